@@ -1,0 +1,1 @@
+"""Every side effect of the program; each module is reached through a port."""

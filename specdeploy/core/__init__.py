@@ -1,0 +1,1 @@
+"""Pure records and arithmetic: no files, processes, clock, randomness or printing."""

@@ -1,0 +1,1 @@
+"""One verb per module; they depend on ports, never on adapters."""

@@ -1,0 +1,64 @@
+"""A deployment with nothing left to decide: the effective values of ``specdeploy.yaml``."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from specdeploy.core.models import ModelSpec
+from specdeploy.core.record import Record
+from specdeploy.core.repository import Method, Shape
+
+
+class ModelUse(Record):
+    """One model of the pair and how it is served."""
+
+    path: str = Field(description="Absolute path of the checkpoint directory.")
+    spec: ModelSpec
+    precision: str = Field(description="As served: fp32, bf16 or fp16 on the reference runtime.")
+    kv_dtype: str = "auto"
+    tp: int = 1
+
+
+class ResolvedLimits(Record):
+    """Sizes the server is planned for, in requests and tokens."""
+
+    max_batch_size: int = Field(description="Requests held at once; one KV slot each.")
+    max_seq_len: int = Field(description="Usable prompt + output tokens of one request.")
+    max_num_tokens: int = Field(description="Tokens of one forward pass over all requests.")
+
+
+class SamplingDefaults(Record):
+    """Used when a request does not say; temperature 0 is greedy."""
+
+    temperature: float = Field(default=0.0, ge=0.0)
+    top_k: int = Field(default=0, ge=0, description="0 keeps every token.")
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0, description="1 keeps every token.")
+    seed: int = Field(default=0, ge=0)
+
+
+class ServingSettings(Record):
+    """How the server runs. Port 0 means: pick a free one when the server starts."""
+
+    grpc_port: int = Field(default=0, ge=0, le=65535)
+    http_port: int = Field(default=0, ge=0, le=65535)
+    metrics_port: int = Field(default=0, ge=0, le=65535)
+    threads: int = Field(default=1, ge=1, description="CPU threads per model process.")
+    startup_timeout_s: float = Field(default=180.0, gt=0)
+    max_ngram_size: int = Field(default=3, ge=1, description="Longest suffix of prompt lookup.")
+
+
+class Deployment(Record):
+    """Target, draft and every setting, resolved. Input to every runtime's plans."""
+
+    target: ModelUse
+    draft: ModelUse | None = None
+    method: Method
+    runtime: str
+    shape: Shape
+    draft_length: int = Field(ge=0, description="Tokens proposed per step; 0 for method none.")
+    limits: ResolvedLimits
+    sampling: SamplingDefaults = SamplingDefaults()
+    serving: ServingSettings = ServingSettings()
+    allow_lossy: bool = False
+    trust_remote_code: bool = False
+    tuning_digest: str | None = None

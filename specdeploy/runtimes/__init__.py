@@ -1,0 +1,1 @@
+"""Back-ends that describe builds, repositories and launches; none of them acts."""

@@ -10,6 +10,7 @@ from specdeploy.core.record import Document, Record
 from specdeploy.core.repository import FileEntry
 
 Role = Literal["target", "draft"]
+Settings = dict[str, str | int | float | bool | None]
 
 
 class InputFile(Record):
@@ -19,35 +20,66 @@ class InputFile(Record):
     size_bytes: int
     sha256: str
 
+    @property
+    def name(self) -> str:
+        """The file's name without its folder."""
+        return self.path.rpartition("/")[2]
+
 
 class BuildStep(Record):
     """One external command and the artifact directory that it fills.
 
-    ``argv`` writes the output directory as the word ``{output}``, which is replaced by the
-    staging directory when the step runs, so that the plan does not depend on where it runs.
+    ``argv`` names two things by placeholder, so that the plan does not depend on where it
+    runs: ``{python}`` is the running interpreter, ``{output}`` the directory to fill.
     """
 
     role: Role
     argv: list[str]
-    inputs: list[InputFile]
-    settings: dict[str, str | int | float | bool | None] = Field(
+    inputs: list[InputFile] = Field(description="Paths are absolute.")
+    settings: Settings = Field(
         default={}, description="What decided the command, for people and for --explain."
     )
 
-    @property
-    def identity(self) -> str:
-        """Digest of what decides the output; where the inputs lie does not."""
-        inputs = sorted((i.path.rsplit("/", 1)[-1], i.size_bytes, i.sha256) for i in self.inputs)
-        from_record = BuildIdentity(role=self.role, settings=self.settings, inputs=inputs)
-        return from_record.digest()
+    def plan_digest(self, tools: dict[str, str]) -> str:
+        """Digest of all that decides the output; where the inputs lie does not."""
+        identity = BuildIdentity(
+            role=self.role,
+            argv=portable_argv(self.argv, self.inputs),
+            settings=self.settings,
+            inputs=sorted((i.name, i.size_bytes, i.sha256) for i in self.inputs),
+            tools=tools,
+        )
+        return identity.digest()
 
 
 class BuildIdentity(Record):
     """The part of a step that its digest is made of."""
 
     role: Role
-    settings: dict[str, str | int | float | bool | None]
+    argv: list[str]
+    settings: Settings
     inputs: list[tuple[str, int, str]]
+    tools: dict[str, str]
+
+
+def portable_argv(argv: list[str], inputs: list[InputFile]) -> list[str]:
+    """Write the folder of the inputs as ``{inputs}``: moved sources give the same artifact."""
+    folders = {i.path.rpartition("/")[0] for i in inputs}
+    values = {folder: "{inputs}" for folder in folders} if len(folders) == 1 else {}
+    return [_replaced(word, values) for word in argv]
+
+
+def filled_argv(argv: list[str], *, python: str, output: str) -> list[str]:
+    """Replace the placeholders; they are whole words, or what follows ``--flag=``."""
+    values = {"{python}": python, "{output}": output}
+    return [_replaced(word, values) for word in argv]
+
+
+def _replaced(word: str, values: dict[str, str]) -> str:
+    if word in values:
+        return values[word]
+    flag, equals, value = word.partition("=")
+    return f"{flag}={values[value]}" if equals and value in values else word
 
 
 class BuildPlan(Document):
@@ -71,7 +103,7 @@ class EngineManifest(Document):
 
     role: Role
     plan_digest: str
-    settings: dict[str, str | int | float | bool | None]
+    settings: Settings
     argv: list[str]
     inputs: list[InputFile]
     tools: dict[str, str]

@@ -65,7 +65,7 @@ class BuildIdentity(Record):
 def portable_argv(argv: list[str], inputs: list[InputFile]) -> list[str]:
     """Write the folder of the inputs as ``{inputs}``: moved sources give the same artifact."""
     folders = {i.path.rpartition("/")[0] for i in inputs}
-    values = {folder: "{inputs}" for folder in folders} if len(folders) == 1 else {}
+    values = dict.fromkeys(folders, "{inputs}") if len(folders) == 1 else {}
     return [_replaced(word, values) for word in argv]
 
 

@@ -9,6 +9,8 @@ from typing import Protocol
 
 from specdeploy.core.models import ModelSpec
 from specdeploy.core.repository import RepositoryPlan
+from specdeploy.core.settings import ConfigFile
+from specdeploy.core.tuning import TuningFile
 
 
 class CommandRunner(Protocol):
@@ -22,6 +24,35 @@ class CommandRunner(Protocol):
         Raises:
             MissingToolError: the program is not there.
             CommandFailedError: it ended with a non-zero status.
+        """
+
+
+class ConfigFiles(Protocol):
+    """Reads the files that settings come from."""
+
+    def read_config(self, path: Path, *, name: str) -> ConfigFile:
+        """Return a ``specdeploy.yaml``'s values with their lines; errors call it ``name``.
+
+        Raises:
+            ConfigError: unreadable, not YAML, or not a mapping of settings.
+        """
+
+    def read_tuning(self, path: Path) -> TuningFile:
+        """Return what a ``tuning.json`` chose.
+
+        Raises:
+            ConfigError: unreadable, or not a tuning file of a version we know.
+        """
+
+
+class HubResolver(Protocol):
+    """Finds the files of a Hugging Face Hub id."""
+
+    def resolve(self, repo_id: str) -> Path:
+        """Return the local directory of ``owner/name``.
+
+        Raises:
+            ConfigError: not cached and not reachable; the hint says how to download it.
         """
 
 

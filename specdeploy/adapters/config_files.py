@@ -1,0 +1,170 @@
+"""Read ``specdeploy.yaml`` with the line of every key, and ``tuning.json``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final, final
+
+import yaml
+from pydantic import ValidationError
+
+from specdeploy.core.record import digest_json
+from specdeploy.core.settings import ConfigFile
+from specdeploy.core.tuning import Tuning, TuningFile
+from specdeploy.errors import ConfigError
+
+# A settings file has some dozens of keys; aliases can make a small file stand for billions.
+_MAX_KEYS: Final = 1_000
+_MAX_DEPTH: Final = 20
+_MERGE_TAG: Final = "tag:yaml.org,2002:merge"
+_DATE_TAG: Final = "tag:yaml.org,2002:timestamp"
+_TEXT_TAG: Final = "tag:yaml.org,2002:str"
+
+
+@final
+class LocalConfigFiles:
+    """Reads settings files from this machine."""
+
+    def read_config(self, path: Path, *, name: str) -> ConfigFile:
+        """Return the file's values and lines; errors call it ``name``.
+
+        Raises:
+            ConfigError: unreadable, not YAML, or not a mapping; with the line.
+        """
+        return parse_config(read_text(path), name=name, directory=path.absolute().parent)
+
+    def read_tuning(self, path: Path) -> TuningFile:
+        """Return the choice in a ``tuning.json``.
+
+        Raises:
+            ConfigError: unreadable, not JSON, of a newer schema, or without a choice.
+        """
+        try:
+            content = json.loads(read_text(path))
+            tuning = Tuning.model_validate(content, strict=True)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = ".".join(str(part) for part in first["loc"])
+            raise ConfigError(f"{path}: {key}: {first['msg']}") from None
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{path} is not JSON: {error}") from None
+        return TuningFile(path=str(path), choice=tuning.choice, content_digest=digest_json(content))
+
+
+def read_text(path: Path) -> str:
+    """Return a UTF-8 file's text without a byte-order mark.
+
+    Raises:
+        ConfigError: missing, a directory, unreadable or not UTF-8.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist") from None
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: not UTF-8 text", hint="save it as UTF-8") from None
+
+
+def parse_config(text: str, *, name: str, directory: Path) -> ConfigFile:
+    """Return the values and lines of YAML text; ``name`` is what errors call it.
+
+    Raises:
+        ConfigError: not one YAML mapping, a key twice, or nested beyond reason.
+    """
+    loader = _open(text, name)
+    try:
+        node = loader.get_single_node()
+        if not isinstance(node, yaml.MappingNode):
+            raise ConfigError(
+                f"{name}:1: the file must be a mapping of settings",
+                hint="`specdeploy init` writes one that works",
+            )
+        lines = _Lines(loader, name)
+        lines.walk(node)
+        values = loader.construct_document(node)
+    except yaml.YAMLError as error:
+        raise ConfigError(_explain(error, text, name)) from None
+    except (ValueError, OverflowError) as error:
+        # PyYAML builds numbers with Python's own constructors, which have limits.
+        raise ConfigError(f"{name}: a value cannot be read: {error}") from None
+    finally:
+        loader.dispose()
+    return ConfigFile(name=name, directory=str(directory), values=values, lines=lines.of_key)
+
+
+def _open(text: str, name: str) -> yaml.SafeLoader:
+    try:
+        return _Loader(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(_explain(error, text, name)) from None
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader without YAML's dates: no setting is one, and a broken one has no line."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _DATE_TAG]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+@final
+class _Lines:
+    """Walks a parsed mapping once, collecting the line of every dotted key."""
+
+    def __init__(self, loader: yaml.SafeLoader, name: str) -> None:
+        self._loader, self._name = loader, name
+        self._checked: set[int] = set()
+        self.of_key: dict[str, int] = {}
+
+    def walk(self, node: yaml.MappingNode, prefix: str = "") -> None:
+        if prefix.count(".") > _MAX_DEPTH:
+            raise self._error(node, "nested too deeply")
+        self._check(node)
+        for key_node, value_node in node.value:
+            key = f"{prefix}{key_node.value}"
+            self.of_key[key] = key_node.start_mark.line + 1
+            if len(self.of_key) > _MAX_KEYS:
+                raise self._error(key_node, "too many keys; aliases repeat too much")
+            if isinstance(value_node, yaml.MappingNode):
+                self.walk(value_node, f"{key}.")
+
+    def _check(self, node: yaml.MappingNode) -> None:
+        """Check an aliased node once: its merge keys (``<<``) are gone afterwards."""
+        if id(node) in self._checked:
+            return
+        self._checked.add(id(node))
+        self._refuse_odd_keys(node)
+        self._loader.flatten_mapping(node)
+
+    def _refuse_odd_keys(self, node: yaml.MappingNode) -> None:
+        """Refuse a key written twice (YAML would keep the last) and keys that are not words."""
+        seen: dict[str, int] = {}
+        for key_node, _ in node.value:
+            key, line = key_node.value, key_node.start_mark.line + 1
+            if key_node.tag == _MERGE_TAG:
+                continue
+            if key_node.tag != _TEXT_TAG or "." in key:
+                raise self._error(key_node, "a key must be a plain word")
+            if key in seen:
+                raise self._error(key_node, f"{key!r} is set on line {seen[key]} already")
+            seen[key] = line
+
+    def _error(self, node: yaml.Node, message: str) -> ConfigError:
+        return ConfigError(f"{self._name}:{node.start_mark.line + 1}: {message}")
+
+
+def _explain(error: yaml.YAMLError, text: str, name: str) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        return f"{name}:{error.problem_mark.line + 1}: not YAML: {error.problem}"
+    if isinstance(error, yaml.reader.ReaderError):
+        line = text.count("\n", 0, int(error.position)) + 1
+        return f"{name}:{line}: not text: character {error.character!r}"
+    return f"{name}: not YAML: {error}"

@@ -1,0 +1,186 @@
+"""``specdeploy.yaml``: the one file the user writes, as it is written.
+
+Nothing is decided here: ``auto`` stays ``auto`` and paths stay as typed. A deployment with
+nothing left to decide is ``specdeploy.core.deployment.Deployment``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, get_args
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from specdeploy.core.deployment import SamplingDefaults, ServingSettings
+from specdeploy.core.record import Document, Record
+from specdeploy.core.repository import Method, Shape
+
+CONFIG_NAME: Final = "specdeploy.yaml"
+WORKSPACE_NAME: Final = ".specdeploy"
+AUTO: Final = "auto"
+
+Auto = Literal["auto"]
+RuntimeName = Literal["engine", "llmapi", "reference"]
+Precision = Literal[
+    "auto", "fp32", "bf16", "fp16", "fp8", "nvfp4", "int8_sq", "int8_wo", "int4_awq", "int4_wo"
+]
+KvDtype = Literal["auto", "fp32", "bf16", "fp16", "fp8", "int8", "nvfp4"]
+Objective = Literal["latency", "throughput", "cost"]
+
+METHODS: Final[tuple[Method, ...]] = get_args(Method)
+LATER_METHODS: Final = (
+    "dflash",
+    "dspark",
+    "eagle",
+    "eagle2",
+    "eagle3",
+    "lookahead",
+    "medusa",
+    "mtp",
+    "pard",
+    "redrafter",
+    "sa",
+)
+
+# Keys that are read and validated, and that nothing in this release acts on.
+NOT_USED_YET: Final = (
+    "target.kv_dtype",
+    "target.gpus",
+    "draft.kv_dtype",
+    "draft.gpus",
+    "runtime.trtllm_version",
+    "runtime.container",
+    "runtime.executor",
+    "hardware.count",
+    "workload",
+    "objective",
+    "price_per_gpu_hour",
+    "allow_lossy",
+)
+
+
+def _method_of_this_release(value: object) -> object:
+    if isinstance(value, str) and value.lower().replace("-", "_") in LATER_METHODS:
+        raise ValueError(f"{value} is not in this release, which has {', '.join(METHODS)}")
+    return value
+
+
+class Section(Record):
+    """A mapping inside the file. Infinities are refused: no setting means one."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
+class ModelSection(Section):
+    """One model of the pair."""
+
+    path: str = Field(
+        min_length=1,
+        description="Checkpoint directory, relative to this file, or a Hub id (owner/name).",
+    )
+    precision: Precision = Field(
+        default=AUTO, description="As served; auto keeps the precision of the stored weights."
+    )
+    kv_dtype: KvDtype = Field(default=AUTO, description="Type of the KV cache.")
+    tp: int = Field(default=1, ge=1, description="Tensor parallelism: GPUs that share the model.")
+    gpus: list[int] | None = Field(default=None, description="GPU indices the model runs on.")
+
+
+class RuntimeSection(Section):
+    """What serves the pair."""
+
+    name: RuntimeName = Field(
+        default="reference",
+        description="engine and llmapi are TensorRT-LLM; reference needs no GPU.",
+    )
+    shape: Shape | None = Field(
+        default=None, description="Repository that the reference runtime imitates."
+    )
+    trtllm_version: str | None = Field(default=None, description='For example "1.2.0".')
+    container: str | None = Field(default=None, description="Image that has the tools.")
+    executor: str | None = Field(default=None, description="How ranks are started.")
+
+
+class LimitsSection(Section):
+    """Sizes the server is planned for."""
+
+    max_batch_size: Annotated[int, Field(ge=1)] | Auto = Field(
+        default=AUTO, description="Requests held at once."
+    )
+    max_num_tokens: Annotated[int, Field(ge=1)] | Auto = Field(
+        default=AUTO, description="Tokens of one forward pass over all requests."
+    )
+    max_seq_len: Annotated[int, Field(ge=1)] | Auto = Field(
+        default=AUTO, description="Usable prompt + output tokens of one request."
+    )
+
+
+class HardwareSection(Section):
+    """The GPUs to plan for."""
+
+    gpu: str | None = Field(default=None, description="Name of the GPU, such as h100-sxm.")
+    count: int | None = Field(default=None, ge=1, description="GPUs that may be used.")
+
+
+class CategoryMix(Section):
+    """Relative weight of each kind of request; all zero means that no mix was given."""
+
+    code: float = Field(default=0.0, ge=0)
+    summarization: float = Field(default=0.0, ge=0)
+    conversation: float = Field(default=0.0, ge=0)
+    extraction: float = Field(default=0.0, ge=0)
+    long_answer: float = Field(default=0.0, ge=0)
+
+
+class SloSection(Section):
+    """Limits a request must keep to count as served well."""
+
+    ttft_ms: float | None = Field(default=None, gt=0, description="Time to first token.")
+    tpot_ms: float | None = Field(default=None, gt=0, description="Time per output token.")
+    e2e_ms: float | None = Field(default=None, gt=0, description="Time to the last token.")
+
+
+class WorkloadSection(Section):
+    """What the requests look like."""
+
+    input_len: int | None = Field(default=None, ge=1, description="Prompt tokens.")
+    output_len: int | None = Field(default=None, ge=1, description="Answer tokens.")
+    concurrency: int | list[int] | None = Field(
+        default=None, description="Requests in flight, one number or several to compare."
+    )
+    categories: CategoryMix = CategoryMix()
+    slo: SloSection = SloSection()
+
+
+class Config(Document):
+    """A pair of models, and how to serve it with speculative decoding."""
+
+    model_config = ConfigDict(allow_inf_nan=False, title="specdeploy.yaml")
+
+    target: ModelSection = Field(description="The model whose answers are wanted.")
+    draft: ModelSection | None = Field(
+        default=None, description="The small model that proposes tokens (draft_target)."
+    )
+    method: Annotated[Method, BeforeValidator(_method_of_this_release)] = Field(
+        default="draft_target",
+        description="draft_target, ngram (prompt lookup), or none (no speculation).",
+    )
+    runtime: RuntimeSection = RuntimeSection()
+    draft_length: Annotated[int, Field(ge=0, le=256)] | Auto = Field(
+        default=AUTO, description="Tokens proposed per step; 0 switches speculation off."
+    )
+    limits: LimitsSection = LimitsSection()
+    hardware: HardwareSection = HardwareSection()
+    sampling: SamplingDefaults = SamplingDefaults()
+    workload: WorkloadSection = WorkloadSection()
+    objective: Objective = "latency"
+    price_per_gpu_hour: float | None = Field(default=None, gt=0)
+    allow_lossy: bool = Field(
+        default=False, description="Accept methods that change the target's distribution."
+    )
+    trust_remote_code: bool = Field(
+        default=False, description="Let Python code inside the checkpoints run."
+    )
+    serving: ServingSettings = ServingSettings()
+    workspace: str = Field(
+        default=WORKSPACE_NAME, min_length=1, description="Folder for everything that is made."
+    )

@@ -1,0 +1,239 @@
+"""Decide what the user left open: from the tuning file, the checkpoints, or a stated default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from specdeploy.core.config import AUTO, NOT_USED_YET, Config, ModelSection
+from specdeploy.core.deployment import Deployment, ModelUse, ResolvedLimits
+from specdeploy.core.models import ModelSpec
+from specdeploy.core.record import Record
+from specdeploy.core.repository import Method, Shape
+from specdeploy.core.settings import DEFAULT, Source
+from specdeploy.core.tuning import TuningFile
+from specdeploy.errors import ConfigError
+
+DEFAULT_DRAFT_LENGTH: Final = 4
+DEFAULT_BATCH_SIZE: Final = 4
+DEFAULT_NUM_TOKENS: Final = 8192
+DEFAULT_SHAPE: Final[Shape] = "engine"
+
+_DRAFTING: Final[frozenset[Method]] = frozenset({"draft_target"})
+_PRECISION_OF_DTYPE: Final[Mapping[str, str]] = {
+    "float32": "fp32",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+}
+
+
+class LoadedConfig(Record):
+    """A validated configuration, and where each of its values came from."""
+
+    config: Config
+    file: str | None = None
+    workspace: str
+    home: str = ""
+    sources: dict[str, Source] = {}
+    tuning: TuningFile | None = None
+
+    def source(self, key: str) -> Source:
+        """Return who gave a setting."""
+        return self.sources.get(key, DEFAULT)
+
+    @property
+    def unused(self) -> list[str]:
+        """Settings that were given and that nothing in this release acts on."""
+        return [
+            key
+            for key in self.sources
+            if any(key == name or key.startswith(f"{name}.") for name in NOT_USED_YET)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A checkpoint: its absolute path and what it is."""
+
+    path: str
+    spec: ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The number a setting ends up with, and who decided it."""
+
+    value: int
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Every number that may be written ``auto``."""
+
+    draft_length: Decided
+    max_batch_size: Decided
+    max_num_tokens: Decided
+    max_seq_len: Decided
+
+    @property
+    def from_tuning(self) -> bool:
+        """Whether the tuning file decided any of them."""
+        every = (self.draft_length, self.max_batch_size, self.max_num_tokens, self.max_seq_len)
+        return any(decided.source.kind == "tuning" for decided in every)
+
+
+def uses_draft(method: Method) -> bool:
+    """Tell whether a method needs a second model."""
+    return method in _DRAFTING
+
+
+def shape_of(config: Config) -> Shape:
+    """Return the repository's shape: the runtime's own, or what reference imitates."""
+    if config.runtime.name == "reference":
+        return config.runtime.shape or DEFAULT_SHAPE
+    return config.runtime.name
+
+
+def require_served(loaded: LoadedConfig) -> None:
+    """Refuse what this release can describe and check, but not build or serve.
+
+    Raises:
+        ConfigError: the runtime is one of TensorRT-LLM's.
+    """
+    name = loaded.config.runtime.name
+    if name != "reference":
+        raise ConfigError(
+            f"runtime.name is {name} ({loaded.source('runtime.name')}), and the TensorRT-LLM "
+            "runtimes are not in this release",
+            hint=f"the reference runtime serves that repository: "
+            f"runtime: {{name: reference, shape: {name}}}",
+        )
+
+
+def decide(loaded: LoadedConfig, *, target: ModelSpec, draft: ModelSpec | None) -> Decisions:
+    """Return every number that may be ``auto``: the user's, else tuning's, else the default.
+
+    Raises:
+        ConfigError: the numbers do not fit the models' context lengths.
+    """
+    limits = loaded.config.limits
+    length = _decide(loaded, "draft_length", loaded.config.draft_length, DEFAULT_DRAFT_LENGTH)
+    if loaded.config.method == "none":
+        length = Decided(0, Source(kind="default", name="(method none)"))
+    batch = _decide(loaded, "limits.max_batch_size", limits.max_batch_size, DEFAULT_BATCH_SIZE)
+    verified = batch.value * (length.value + 1)
+    contexts = {"target": target, "draft": draft} if draft else {"target": target}
+    shortest = min(contexts, key=lambda role: contexts[role].context_length)
+    room = contexts[shortest].context_length - length.value
+    decided = Decisions(
+        draft_length=length,
+        max_batch_size=batch,
+        max_num_tokens=_decide(
+            loaded,
+            "limits.max_num_tokens",
+            limits.max_num_tokens,
+            max(DEFAULT_NUM_TOKENS, verified),
+        ),
+        max_seq_len=_decide(
+            loaded,
+            "limits.max_seq_len",
+            limits.max_seq_len,
+            room,
+            fallback=Source(kind="checkpoint", name=f"(context of the {shortest})"),
+        ),
+    )
+    _require_room(decided, role=shortest, context=contexts[shortest].context_length)
+    return decided
+
+
+def plan_deployment(loaded: LoadedConfig, *, target: Located, draft: Located | None) -> Deployment:
+    """Return the deployment that the configuration makes of these checkpoints.
+
+    Raises:
+        ConfigError: a setting does not fit the checkpoints or another setting.
+    """
+    config = loaded.config
+    decided = decide(loaded, target=target.spec, draft=draft.spec if draft else None)
+    return Deployment(
+        target=_use(config.target, "target", target),
+        draft=_use(config.draft, "draft", draft) if config.draft and draft else None,
+        method=config.method,
+        runtime=config.runtime.name,
+        shape=shape_of(config),
+        draft_length=decided.draft_length.value,
+        limits=ResolvedLimits(
+            max_batch_size=decided.max_batch_size.value,
+            max_seq_len=decided.max_seq_len.value,
+            max_num_tokens=decided.max_num_tokens.value,
+        ),
+        sampling=config.sampling,
+        serving=config.serving,
+        allow_lossy=config.allow_lossy,
+        trust_remote_code=config.trust_remote_code,
+        tuning_digest=loaded.tuning.content_digest
+        if loaded.tuning and decided.from_tuning
+        else None,
+    )
+
+
+def precision_of(section: ModelSection, spec: ModelSpec, *, role: str) -> str:
+    """Return the precision a model is served in; ``auto`` keeps that of the stored weights.
+
+    Raises:
+        ConfigError: ``auto`` on weights whose type has no served precision.
+    """
+    if section.precision != AUTO:
+        return section.precision
+    if spec.dtype not in _PRECISION_OF_DTYPE:
+        raise ConfigError(
+            f"{role}.precision is auto, and the weights are stored as {spec.dtype}",
+            hint=f"set {role}.precision to one of {', '.join(_PRECISION_OF_DTYPE.values())}",
+        )
+    return _PRECISION_OF_DTYPE[spec.dtype]
+
+
+def _use(section: ModelSection, role: str, model: Located) -> ModelUse:
+    precision = precision_of(section, model.spec, role=role)
+    if precision not in _PRECISION_OF_DTYPE.values():
+        raise ConfigError(
+            f"{role}.precision {precision} needs a GPU; the reference runtime serves "
+            f"{', '.join(_PRECISION_OF_DTYPE.values())}"
+        )
+    return ModelUse(
+        path=model.path,
+        spec=model.spec,
+        precision=precision,
+        kv_dtype=section.kv_dtype,
+        tp=section.tp,
+    )
+
+
+def _decide(
+    loaded: LoadedConfig,
+    key: str,
+    written: int | str,
+    otherwise: int,
+    *,
+    fallback: Source = DEFAULT,
+) -> Decided:
+    if isinstance(written, int):
+        return Decided(written, loaded.source(key))
+    tuning = loaded.tuning
+    chosen: int | None = getattr(tuning.choice, key.rpartition(".")[2]) if tuning else None
+    if tuning and chosen is not None:
+        return Decided(chosen, Source(kind="tuning", name=tuning.path))
+    return Decided(otherwise, fallback)
+
+
+def _require_room(decided: Decisions, *, role: str, context: int) -> None:
+    """Refuse a sequence that, with a whole draft behind it, runs over a model's context."""
+    length, usable = decided.draft_length, decided.max_seq_len
+    if 1 <= usable.value <= context - length.value:
+        return
+    raise ConfigError(
+        f"max_seq_len {usable.value} ({usable.source}) and draft_length {length.value} "
+        f"({length.source}) need {usable.value + length.value} positions; the {role} has {context}",
+        hint=f"max_seq_len can be at most {max(0, context - length.value)}",
+    )

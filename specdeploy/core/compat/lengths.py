@@ -1,0 +1,91 @@
+"""Positions and draft lengths: prompt, output and drafted tokens must fit both models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from specdeploy.core.compat.codes import finding
+from specdeploy.core.compat.question import PairQuestion
+from specdeploy.core.findings import Finding
+
+# These heads have no positions of their own: they read the target's hidden states.
+POSITIONLESS_HEADS = ("medusa", "mtp", "redrafter")
+
+
+def check_lengths(question: PairQuestion) -> Iterator[Finding]:
+    """Check the draft length, and that requests fit with the drafted tokens."""
+    yield from _draft_length(question)
+    yield from _context(question)
+
+
+def usable_length(question: PairQuestion) -> int:
+    """Return the longest prompt + output: the fewest positions less one step's drafted tokens."""
+    return min(_positions(question).values()) - _room(question)
+
+
+def _room(question: PairQuestion) -> int:
+    return 0 if question.method == "none" else question.draft_length
+
+
+def _positions(question: PairQuestion) -> dict[str, int]:
+    positions = {"target": question.target.model.context_length}
+    draft = question.draft
+    if draft is not None:
+        head = draft.model.head
+        if head is None or head.kind not in POSITIONLESS_HEADS:
+            positions["draft"] = draft.model.context_length
+    return positions
+
+
+def _draft_length(question: PairQuestion) -> Iterator[Finding]:
+    if question.method == "none":
+        return
+    length, runtime = question.draft_length, question.runtime
+    if length == 0:
+        yield finding("draft-length-zero", "the draft length is 0: nothing is drafted")
+    limit = None if runtime is None else runtime.max_draft_length
+    if runtime is not None and limit is not None and length > limit:
+        yield finding(
+            "draft-length-too-long",
+            f"runtime {runtime.name} drafts at most {limit} tokens per step, not {length}",
+            draft_length=length,
+            max_draft_length=limit,
+        )
+
+
+def _context(question: PairQuestion) -> Iterator[Finding]:
+    positions, usable = _positions(question), usable_length(question)
+    limiting = min(positions, key=lambda side: positions[side])
+    asked = question.max_seq_len
+    facts = {f"{side}_positions": count for side, count in positions.items()}
+    if usable <= 0 or (asked is not None and asked > usable):
+        yield finding(
+            "context-too-short",
+            f"the {limiting} has {positions[limiting]} positions (max_position_embeddings)"
+            f"{f' < {asked}' if asked and asked > positions[limiting] else ''}; less "
+            f"{_room(question)} for drafted tokens, prompt + output can be {usable}"
+            f"{f', not {asked}' if asked else ''}",
+            hint=f"set max_seq_len to at most {usable}, or choose a draft with a longer context"
+            if usable > 0
+            else "lower draft_length",
+            usable=usable,
+            requested=asked,
+            draft_length=_room(question),
+            limiting=limiting,
+            **facts,
+        )
+    elif asked is None and positions.get("draft", usable) < positions["target"]:
+        yield _shorter_draft(question, facts)
+
+
+def _shorter_draft(question: PairQuestion, facts: dict[str, int]) -> Finding:
+    usable = usable_length(question)
+    return finding(
+        "draft-context-shorter",
+        f"the draft has {facts['draft_positions']} positions and the target "
+        f"{facts['target_positions']}: prompt + output can be {usable} "
+        f"with {_room(question)} drafted tokens",
+        usable=usable,
+        draft_length=_room(question),
+        **facts,
+    )

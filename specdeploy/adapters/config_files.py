@@ -1,8 +1,9 @@
-"""Read ``specdeploy.yaml`` with the line of every key, and ``tuning.json``."""
+"""Read and write ``specdeploy.yaml``, with the line of every key; read ``tuning.json``."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Final, final
 
@@ -24,7 +25,7 @@ _TEXT_TAG: Final = "tag:yaml.org,2002:str"
 
 @final
 class LocalConfigFiles:
-    """Reads settings files from this machine."""
+    """Reads and writes settings files on this machine."""
 
     def read_config(self, path: Path, *, name: str) -> ConfigFile:
         """Return the file's values and lines; errors call it ``name``.
@@ -33,6 +34,28 @@ class LocalConfigFiles:
             ConfigError: unreadable, not YAML, or not a mapping; with the line.
         """
         return parse_config(read_text(path), name=name, directory=path.absolute().parent)
+
+    def write_config(self, path: Path, text: str, *, overwrite: bool) -> None:
+        """Write a settings file whole or not at all.
+
+        Raises:
+            ConfigError: it is there already and may not be replaced, or cannot be written.
+        """
+        staged = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            staged.write_text(text, encoding="utf-8")
+            if overwrite:
+                staged.replace(path)
+            else:
+                path.hardlink_to(staged)  # a rename would replace what is there
+        except FileExistsError:
+            raise ConfigError(
+                f"{path} exists already", hint="--force replaces it; -o writes another file"
+            ) from None
+        except OSError as error:
+            raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+        finally:
+            staged.unlink(missing_ok=True)
 
     def read_tuning(self, path: Path) -> TuningFile:
         """Return the choice in a ``tuning.json``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +21,8 @@ DEFAULT_BATCH_SIZE: Final = 4
 DEFAULT_NUM_TOKENS: Final = 8192
 DEFAULT_SHAPE: Final[Shape] = "engine"
 
+# owner/name on the Hugging Face Hub; a folder of that name beside the file wins.
+HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _DRAFTING: Final[frozenset[Method]] = frozenset({"draft_target"})
 _PRECISION_OF_DTYPE: Final[Mapping[str, str]] = {
     "float32": "fp32",
@@ -69,19 +72,11 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class Decisions:
-    """Every number that may be written ``auto``."""
+class Context:
+    """The shorter context of the pair, in tokens, and whose it is."""
 
-    draft_length: Decided
-    max_batch_size: Decided
-    max_num_tokens: Decided
-    max_seq_len: Decided
-
-    @property
-    def from_tuning(self) -> bool:
-        """Whether the tuning file decided any of them."""
-        every = (self.draft_length, self.max_batch_size, self.max_num_tokens, self.max_seq_len)
-        return any(decided.source.kind == "tuning" for decided in every)
+    role: str
+    tokens: int
 
 
 def uses_draft(method: Method) -> bool:
@@ -112,39 +107,42 @@ def require_served(loaded: LoadedConfig) -> None:
         )
 
 
-def decide(loaded: LoadedConfig, *, target: ModelSpec, draft: ModelSpec | None) -> Decisions:
-    """Return every number that may be ``auto``: the user's, else tuning's, else the default.
+def shorter_context(target: ModelSpec, draft: ModelSpec | None) -> Context:
+    """Return the context that limits the pair."""
+    contexts = [Context("target", target.context_length)]
+    if draft:
+        contexts.append(Context("draft", draft.context_length))
+    return min(contexts, key=lambda context: context.tokens)
+
+
+def decide(loaded: LoadedConfig, context: Context | None) -> dict[str, Decided]:
+    """Return the numbers that may be ``auto``: the user's, else tuning's, else the default.
+
+    ``limits.max_seq_len`` is left out when only a context could decide it and none is known.
 
     Raises:
-        ConfigError: the numbers do not fit the models' context lengths.
+        ConfigError: the numbers do not fit the context.
     """
-    limits = loaded.config.limits
-    length = _decide(loaded, "draft_length", loaded.config.draft_length, DEFAULT_DRAFT_LENGTH)
+    length = _decide(loaded, "draft_length", DEFAULT_DRAFT_LENGTH)
     if loaded.config.method == "none":
-        length = Decided(0, Source(kind="default", name="(method none)"))
-    batch = _decide(loaded, "limits.max_batch_size", limits.max_batch_size, DEFAULT_BATCH_SIZE)
+        length = Decided(0, Source(kind="default", name="of method none"))
+    batch = _decide(loaded, "limits.max_batch_size", DEFAULT_BATCH_SIZE)
     verified = batch.value * (length.value + 1)
-    contexts = {"target": target, "draft": draft} if draft else {"target": target}
-    shortest = min(contexts, key=lambda role: contexts[role].context_length)
-    room = contexts[shortest].context_length - length.value
-    decided = Decisions(
-        draft_length=length,
-        max_batch_size=batch,
-        max_num_tokens=_decide(
-            loaded,
-            "limits.max_num_tokens",
-            limits.max_num_tokens,
-            max(DEFAULT_NUM_TOKENS, verified),
+    decided = {
+        "draft_length": length,
+        "limits.max_batch_size": batch,
+        "limits.max_num_tokens": _decide(
+            loaded, "limits.max_num_tokens", max(DEFAULT_NUM_TOKENS, verified)
         ),
-        max_seq_len=_decide(
-            loaded,
-            "limits.max_seq_len",
-            limits.max_seq_len,
-            room,
-            fallback=Source(kind="checkpoint", name=f"(context of the {shortest})"),
-        ),
-    )
-    _require_room(decided, role=shortest, context=contexts[shortest].context_length)
+    }
+    usable = _decide(loaded, "limits.max_seq_len", 0)
+    if context and usable == Decided(0, DEFAULT):
+        of_context = Source(kind="checkpoint", name=f"context of the {context.role}")
+        usable = Decided(context.tokens - length.value, of_context)
+    if context:
+        _require_room(length, usable, context)
+    if usable.value:
+        decided["limits.max_seq_len"] = usable
     return decided
 
 
@@ -155,26 +153,25 @@ def plan_deployment(loaded: LoadedConfig, *, target: Located, draft: Located | N
         ConfigError: a setting does not fit the checkpoints or another setting.
     """
     config = loaded.config
-    decided = decide(loaded, target=target.spec, draft=draft.spec if draft else None)
+    decided = decide(loaded, shorter_context(target.spec, draft.spec if draft else None))
+    tuned = any(number.source.kind == "tuning" for number in decided.values())
     return Deployment(
         target=_use(config.target, "target", target),
         draft=_use(config.draft, "draft", draft) if config.draft and draft else None,
         method=config.method,
         runtime=config.runtime.name,
         shape=shape_of(config),
-        draft_length=decided.draft_length.value,
+        draft_length=decided["draft_length"].value,
         limits=ResolvedLimits(
-            max_batch_size=decided.max_batch_size.value,
-            max_seq_len=decided.max_seq_len.value,
-            max_num_tokens=decided.max_num_tokens.value,
+            max_batch_size=decided["limits.max_batch_size"].value,
+            max_seq_len=decided["limits.max_seq_len"].value,
+            max_num_tokens=decided["limits.max_num_tokens"].value,
         ),
         sampling=config.sampling,
         serving=config.serving,
         allow_lossy=config.allow_lossy,
         trust_remote_code=config.trust_remote_code,
-        tuning_digest=loaded.tuning.content_digest
-        if loaded.tuning and decided.from_tuning
-        else None,
+        tuning_digest=loaded.tuning.content_digest if loaded.tuning and tuned else None,
     )
 
 
@@ -210,30 +207,26 @@ def _use(section: ModelSection, role: str, model: Located) -> ModelUse:
     )
 
 
-def _decide(
-    loaded: LoadedConfig,
-    key: str,
-    written: int | str,
-    otherwise: int,
-    *,
-    fallback: Source = DEFAULT,
-) -> Decided:
+def _decide(loaded: LoadedConfig, key: str, otherwise: int) -> Decided:
+    name = key.rpartition(".")[2]
+    config = loaded.config
+    written = getattr(config.limits if key.startswith("limits.") else config, name)
     if isinstance(written, int):
         return Decided(written, loaded.source(key))
     tuning = loaded.tuning
-    chosen: int | None = getattr(tuning.choice, key.rpartition(".")[2]) if tuning else None
+    chosen: int | None = getattr(tuning.choice, name) if tuning else None
     if tuning and chosen is not None:
         return Decided(chosen, Source(kind="tuning", name=tuning.path))
-    return Decided(otherwise, fallback)
+    return Decided(otherwise, DEFAULT)
 
 
-def _require_room(decided: Decisions, *, role: str, context: int) -> None:
+def _require_room(length: Decided, usable: Decided, context: Context) -> None:
     """Refuse a sequence that, with a whole draft behind it, runs over a model's context."""
-    length, usable = decided.draft_length, decided.max_seq_len
-    if 1 <= usable.value <= context - length.value:
+    room = context.tokens - length.value
+    if 1 <= usable.value <= room:
         return
     raise ConfigError(
         f"max_seq_len {usable.value} ({usable.source}) and draft_length {length.value} "
-        f"({length.source}) need {usable.value + length.value} positions; the {role} has {context}",
-        hint=f"max_seq_len can be at most {max(0, context - length.value)}",
+        f"({length.source}) do not fit: the {context.role} has {context.tokens} positions",
+        hint=f"max_seq_len can be at most {max(0, room)}",
     )

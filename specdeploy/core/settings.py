@@ -117,6 +117,18 @@ def merge(layers: Sequence[Layer]) -> dict[str, Given]:
     return {key: given for layer in layers for key, given in layer.items()}
 
 
+def for_models_given(given: Mapping[str, Given]) -> dict[str, Given]:
+    """Drop what a flag for both models says of a draft that no source names."""
+    if "draft.path" in given:
+        return dict(given)
+    shared = {value.source for key, value in given.items() if key.startswith("target.")}
+    return {
+        key: value
+        for key, value in given.items()
+        if not (key.startswith("draft.") and value.source in shared)
+    }
+
+
 def nest(given: Mapping[str, Given]) -> dict[str, object]:
     """Return dotted keys as nested mappings; a nested key displaces a plain value above it."""
     root: dict[str, object] = {}

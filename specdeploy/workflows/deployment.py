@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os.path
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from specdeploy.core.config import CONFIG_NAME
 from specdeploy.core.config_errors import validate
 from specdeploy.core.deployment import Deployment
 from specdeploy.core.resolution import (
+    HUB_ID,
     LoadedConfig,
     Located,
     plan_deployment,
@@ -23,6 +23,7 @@ from specdeploy.core.settings import (
     ConfigFile,
     Layer,
     Source,
+    for_models_given,
     layer_of_environment,
     layer_of_file,
     layer_of_flags,
@@ -34,7 +35,6 @@ from specdeploy.errors import CheckpointError, ConfigError
 from specdeploy.workflows.ports import CheckpointReader, ConfigFiles, HubResolver
 
 TUNING_NAME: Final = "tuning.json"
-_HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def load_config(request: ConfigRequest, *, files: ConfigFiles) -> LoadedConfig:
         layer_of_flags(request.flags, base=cwd),
     ]
     file = _read_file(request, overrides, files)
-    given = merge([layer_of_file(file), *overrides] if file else overrides)
+    given = for_models_given(merge([layer_of_file(file), *overrides] if file else overrides))
     config = validate(given)
     sources = {key: value.source for key, value in given.items() if key not in sections()}
     beside = Source(kind="default", base=file.directory if file else cwd)
@@ -109,6 +109,22 @@ def locate_models(loaded: LoadedConfig, *, hub: HubResolver) -> PairPaths:
     return PairPaths(target=target, draft=_locate(loaded, "draft", config.draft.path, hub))
 
 
+def read_pair(
+    loaded: LoadedConfig, *, checkpoints: CheckpointReader, hub: HubResolver
+) -> tuple[Located, Located | None]:
+    """Find and read the pair's checkpoints; no draft when the method uses none.
+
+    Raises:
+        ConfigError: a path does not exist, a Hub id cannot be resolved, or no draft is set.
+        CheckpointError: a checkpoint cannot be read.
+    """
+    paths = locate_models(loaded, hub=hub)
+    target = Located(str(paths.target), checkpoints.read_model(paths.target))
+    if paths.draft is None:
+        return target, None
+    return target, Located(str(paths.draft), checkpoints.read_model(paths.draft))
+
+
 def resolve_deployment(
     loaded: LoadedConfig, *, checkpoints: CheckpointReader, hub: HubResolver
 ) -> Deployment:
@@ -119,9 +135,7 @@ def resolve_deployment(
         CheckpointError: a checkpoint cannot be read.
     """
     require_served(loaded)
-    paths = locate_models(loaded, hub=hub)
-    target = Located(str(paths.target), checkpoints.read_model(paths.target))
-    draft = Located(str(paths.draft), checkpoints.read_model(paths.draft)) if paths.draft else None
+    target, draft = read_pair(loaded, checkpoints=checkpoints, hub=hub)
     return plan_deployment(loaded, target=target, draft=draft)
 
 
@@ -152,7 +166,7 @@ def _locate(loaded: LoadedConfig, role: str, written: str, hub: HubResolver) -> 
     path = _absolute(written, source, loaded.home)
     if path.exists():
         return path
-    if not _HUB_ID.fullmatch(written):
+    if not HUB_ID.fullmatch(written):
         raise CheckpointError(f"{role}.path ({source}): {path} does not exist")
     try:
         return hub.resolve(written)

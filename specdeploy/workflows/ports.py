@@ -28,13 +28,20 @@ class CommandRunner(Protocol):
 
 
 class ConfigFiles(Protocol):
-    """Reads the files that settings come from."""
+    """Reads and writes the files that settings come from."""
 
     def read_config(self, path: Path, *, name: str) -> ConfigFile:
         """Return a ``specdeploy.yaml``'s values with their lines; errors call it ``name``.
 
         Raises:
             ConfigError: unreadable, not YAML, or not a mapping of settings.
+        """
+
+    def write_config(self, path: Path, text: str, *, overwrite: bool) -> None:
+        """Write a settings file whole or not at all.
+
+        Raises:
+            ConfigError: it is there already and may not be replaced, or cannot be written.
         """
 
     def read_tuning(self, path: Path) -> TuningFile:

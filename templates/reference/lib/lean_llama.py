@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import torch
-from torch.nn.functional import linear, rms_norm, silu
+from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, silu
 
 _FIRST_CAPACITY = 256
 
@@ -46,11 +46,6 @@ class Heads:
     kv: int
     size: int
 
-    @property
-    def groups(self) -> int:
-        """Query heads per key head."""
-        return self.query // self.kv
-
 
 @dataclass(frozen=True)
 class LayerWeights:
@@ -79,7 +74,7 @@ class LeanLlama:
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.heads = Heads(config.num_attention_heads, config.num_key_value_heads, size)
         self.eps = float(config.rms_norm_eps)
-        self.layers = [_layer_weights(layer, self.heads) for layer in model.model.layers]
+        self.layers = [_layer_weights(layer) for layer in model.model.layers]
         self.embedding = model.model.embed_tokens.weight.detach()
         self.norm = model.model.norm.weight.detach()
         self.head = model.lm_head.weight.detach()
@@ -126,13 +121,14 @@ class LeanSession:
         x = model.embedding[ids]
         width = (x.shape[-1],)
         cos, sin = model.cos[start : start + len(ids)], model.sin[start : start + len(ids)]
-        mask = _causal_mask(start, len(ids), model.heads.groups, x.dtype)
+        mask = _causal_mask(start, len(ids), x.dtype)
         for index, layer in enumerate(model.layers):
             qkv = linear(rms_norm(x, width, layer.norm_in, eps), layer.qkv, layer.qkv_bias)
             x = torch.addmm(x, self._attend(index, qkv, (cos, sin), mask), layer.out_t)
             gate, up = linear(rms_norm(x, width, layer.norm_mid, eps), layer.gate_up).chunk(2, -1)
             x = torch.addmm(x, silu(gate) * up, layer.down_t)
-        return linear(rms_norm(x[-keep:], width, model.norm, eps), model.head).float()
+        logits: torch.Tensor = linear(rms_norm(x[-keep:], width, model.norm, eps), model.head)
+        return logits.float()
 
     def _attend(
         self,
@@ -150,12 +146,14 @@ class LeanSession:
         keys, values = self._layer_keys[index], self._layer_values[index]
         keys[:, start:end] = turned[:, heads.query :].transpose(0, 1)
         values[:, start:end] = rows[:, heads.query + heads.kv :].transpose(0, 1)
-        query = turned[:, : heads.query].transpose(0, 1).reshape(heads.kv, -1, heads.size)
-        scores = torch.bmm(query, keys[:, :end].transpose(1, 2))
-        if mask is not None:
-            scores += mask
-        mixed = torch.bmm(torch.softmax(scores, -1), values[:, :end])
-        return mixed.view(heads.query, n, heads.size).transpose(0, 1).reshape(n, -1)
+        mixed = scaled_dot_product_attention(
+            turned[:, : heads.query].transpose(0, 1).unsqueeze(0),
+            keys[:, :end].unsqueeze(0),
+            values[:, :end].unsqueeze(0),
+            attn_mask=mask,
+            enable_gqa=heads.query != heads.kv,
+        )
+        return mixed.squeeze(0).transpose(0, 1).reshape(n, -1)
 
     def _reserve(self, length: int) -> None:
         capacity = self._keys.shape[2]
@@ -177,24 +175,19 @@ def _grown(buffer: torch.Tensor, capacity: int) -> torch.Tensor:
     return bigger
 
 
-def _causal_mask(start: int, n: int, groups: int, dtype: torch.dtype) -> torch.Tensor | None:
-    """Return ``[groups * n, start + n]``, or None for one token, which sees everything."""
+def _causal_mask(start: int, n: int, dtype: torch.dtype) -> torch.Tensor | None:
+    """Return ``[n, start + n]``, or None for one token, which sees everything."""
     if n == 1:
         return None
-    mask = torch.full((n, start + n), float("-inf"), dtype=dtype).triu_(start + 1)
-    return mask.repeat(groups, 1)
+    return torch.full((n, start + n), float("-inf"), dtype=dtype).triu_(start + 1)
 
 
-def _layer_weights(layer: Any, heads: Heads) -> LayerWeights:  # noqa: ANN401
-    """Fuse and transpose; the score's scale goes into the query projection."""
+def _layer_weights(layer: Any) -> LayerWeights:  # noqa: ANN401
+    """Fuse what reads the same input and transpose what is added to the residual."""
     attention, mlp = layer.self_attn, layer.mlp
     projections = (attention.q_proj, attention.k_proj, attention.v_proj)
-    scale = heads.size**-0.5
     weights = [p.weight.detach() for p in projections]
     biases = [p.bias.detach() for p in projections if p.bias is not None]
-    weights[0] = weights[0] * scale
-    if biases:
-        biases[0] = biases[0] * scale
     return LayerWeights(
         norm_in=layer.input_layernorm.weight.detach(),
         qkv=torch.cat(weights),

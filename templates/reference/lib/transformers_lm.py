@@ -101,7 +101,8 @@ class TransformersModel:
                 logits_to_keep=keep,
                 **{self._cache_keyword: cache},
             )
-            return output.logits[0].float()
+            logits: torch.Tensor = output.logits[0].float()
+        return logits
 
     def _new_cache(self) -> Cache:
         cache = DynamicCache(config=self._model.config)
@@ -160,7 +161,7 @@ def _load(path: Path, dtype: torch.dtype, *, trust_remote_code: bool) -> Any:  #
         )
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         raise ModelError(f"transformers cannot load {path}: {error}") from error
-    return model.eval().requires_grad_(False)  # noqa: FBT003 - torch's own signature
+    return model.eval().requires_grad_(False)
 
 
 def _cache_keyword(model: Any) -> str:  # noqa: ANN401 - transformers is not typed

@@ -76,6 +76,8 @@ class CommandFailedError(SpecdeployError):
     def __init__(self, argv: Sequence[str], status: int, log: Path, tail: str = "") -> None:
         self.argv, self.status, self.log, self.tail = tuple(argv), status, log, tail
         ending = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
+        if status == -9:  # noqa: PLR2004 - SIGKILL, what the kernel sends when memory is out
+            ending += " (most likely the host ran out of memory)"
         text = f"{shlex.join(self.argv[:3])} {ending}"
         if tail:
             text = f"{text}\n{tail}"

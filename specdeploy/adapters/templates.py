@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -54,28 +54,37 @@ class StrictRenderer:
 
     Args:
         root: The templates folder.
-        must_exist: Refuse files that name a path which does not exist; off for plans of
-            artifacts that are still to be built and for the golden examples.
     """
 
-    def __init__(self, root: Path, *, must_exist: bool = True) -> None:
+    def __init__(self, root: Path) -> None:
         self._root = root
-        self._must_exist = must_exist
 
-    def render(self, plan: RepositoryPlan) -> Iterator[tuple[str, bytes]]:
+    def render(
+        self, plan: RepositoryPlan, *, must_exist: bool = True
+    ) -> Iterator[tuple[str, bytes]]:
         """Yield (path inside the repository, content), each checked.
+
+        Args:
+            plan: What to write.
+            must_exist: Refuse absolute paths that do not exist; off for artifacts that are
+                still to be built and for the golden examples.
 
         Raises:
             ArtifactError: names the file, and the line where there is one.
         """
         for path in plan.absolute_paths:
-            self._check_path("the plan", path)
+            _check_path(path, must_exist=must_exist)
         for item in plan.renders:
-            yield item.path, self._rendered(item).encode()
+            text, paths = self._rendered(item)
+            for path in paths:
+                _check_listed(path, item.path, plan.absolute_paths)
+                _check_path(path, must_exist=must_exist)
+            yield item.path, text.encode()
         for copy in plan.copies:
             yield copy.path, self._read(copy.source)
 
-    def _rendered(self, item: FileToRender) -> str:
+    def _rendered(self, item: FileToRender) -> tuple[str, list[str]]:
+        """Return the text and the absolute paths that it names."""
         _refuse_none(item.context, item.template)
         source = self._read(item.template).decode()
         environment = _environment(self._root, item.template)
@@ -87,9 +96,7 @@ class StrictRenderer:
                 f"{item.template}:{_line_of(error, item.template)}: {error.message}"
             ) from error
         _refuse_unfilled(text, item.path)
-        for path in _parsed_paths(text, item.path):
-            self._check_path(item.path, path)
-        return text
+        return text, _parsed_paths(text, item.path)
 
     def _read(self, relative: str) -> bytes:
         try:
@@ -97,11 +104,18 @@ class StrictRenderer:
         except OSError as error:
             raise ArtifactError(f"template {relative}: {error.strerror}") from error
 
-    def _check_path(self, where: str, path: str) -> None:
-        if not Path(path).is_absolute():
-            raise ArtifactError(f"{where} names {path!r}, which is not an absolute path")
-        if self._must_exist and not Path(path).exists():
-            raise ArtifactError(f"{where} names {path!r}, which does not exist")
+
+def _check_path(path: str, *, must_exist: bool) -> None:
+    if not Path(path).is_absolute():
+        raise ArtifactError(f"the repository would name {path!r}, which is not absolute")
+    if must_exist and not Path(path).exists():
+        raise ArtifactError(f"the repository would name {path!r}, which does not exist")
+
+
+def _check_listed(path: str, file: str, listed: Sequence[str]) -> None:
+    """Refuse a path that the record would not tell `verify` about."""
+    if not any(path == known or path.startswith(f"{known}/") for known in listed):
+        raise ArtifactError(f"{file} names {path!r}, which the plan does not list")
 
 
 def escape_pbtxt(value: str) -> str:

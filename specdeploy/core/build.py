@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,7 @@ from specdeploy.core.record import Document, Record
 from specdeploy.core.repository import FileEntry
 
 Role = Literal["target", "draft"]
+ROLES: Final[tuple[Role, ...]] = ("target", "draft")
 Settings = dict[str, str | int | float | bool | None]
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Literal
 
 from pydantic import Field
 
-from specdeploy.core.record import Document, Record
+from specdeploy.core.record import Document, Record, digest_json
 
 Shape = Literal["engine", "llmapi"]
 Method = Literal["none", "draft_target", "ngram"]
@@ -76,3 +77,13 @@ class ModelRepository(Document):
     absolute_paths: list[str] = []
     environment: dict[str, str] = {}
     files: list[FileEntry]
+
+    def content_digest(self) -> str:
+        """Digest of everything that this record says, except of its own digest."""
+        return digest_json(self.model_dump(mode="json", exclude={"plan_digest"}))
+
+
+def file_entry(path: str, content: bytes) -> FileEntry:
+    """Describe a file by its content."""
+    digest = hashlib.sha256(content).hexdigest()
+    return FileEntry(path=path, size_bytes=len(content), sha256=digest)

@@ -1,0 +1,200 @@
+"""Content of files, by SHA-256; a large file that did not change is not read again.
+
+A digest is remembered under everything the kernel tells about a file's content: device,
+inode, size, modification time and change time. The change time cannot be set by a program,
+so a file edited in place and given its old date back is read again. A file that changed
+within the clock's resolution of being read is never remembered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, final
+
+from specdeploy.core.build import InputFile
+from specdeploy.core.repository import FileEntry
+from specdeploy.errors import ArtifactError, CheckpointError
+
+CHUNK_BYTES: Final = 1 << 20
+SETTLED_S: Final = 2.0
+REMEMBERED_FILES: Final = 4096
+
+INDEX: Final = "model.safetensors.index.json"
+SINGLE: Final = "model.safetensors"
+# What a converter and a tokenizer read, and nothing else: a README makes no engine stale.
+SIDE_FILES: Final = (".json", ".jinja", ".model", ".tiktoken", ".py", "merges.txt", "vocab.txt")
+
+
+@final
+class FileHasher:
+    """Hashes files, with a memory in ``memory_file`` (None: for this process only)."""
+
+    def __init__(
+        self, memory_file: Path | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._file = memory_file
+        self._clock = clock
+        self._known = _read_memory(memory_file)
+
+    def checkpoint_inputs(self, directory: Path) -> list[InputFile]:
+        """Hash what a converter reads from a checkpoint, in a fixed order.
+
+        Raises:
+            CheckpointError: a file is missing, unreadable or not a regular file.
+        """
+        try:
+            return [self._input(path) for path in checkpoint_files(directory)]
+        except OSError as error:
+            raise CheckpointError(f"{error.filename or directory}: {error.strerror}") from error
+
+    def entries(self, directory: Path, *, without: str) -> list[FileEntry]:
+        """Hash every file below a directory, except the one named ``without`` at its top.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        return [self._entry(p, directory) for p in files_below(directory, without=without)]
+
+    def save(self) -> None:
+        """Write the memory; it is only a shortcut, so a failure to write it is none."""
+        if self._file is None:
+            return
+        everything = {**_read_memory(self._file), **self._known}
+        recent = dict(list(everything.items())[-REMEMBERED_FILES:])
+        with contextlib.suppress(OSError):
+            _write_memory(self._file, recent)
+
+    def _input(self, path: Path) -> InputFile:
+        size, digest = self._hash(path)
+        return InputFile(path=str(path), size_bytes=size, sha256=digest)
+
+    def _entry(self, path: Path, root: Path) -> FileEntry:
+        size, digest = self._hash(path)
+        return FileEntry(path=path.relative_to(root).as_posix(), size_bytes=size, sha256=digest)
+
+    def _hash(self, path: Path) -> tuple[int, str]:
+        # O_NONBLOCK: opening a FIFO must not wait for a writer.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
+            before, now = os.fstat(file.fileno()), self._clock()
+            if not stat.S_ISREG(before.st_mode):
+                raise OSError(0, "it is not a regular file", str(path))
+            key = _identity(before)
+            digest = self._known.pop(key, None) or _sha256(file.read)
+            if _identity(os.fstat(file.fileno())) != key:
+                raise ArtifactError(f"{path} changed while it was read", hint="try again")
+        if now - max(before.st_mtime, before.st_ctime) > SETTLED_S:
+            self._known[key] = digest
+        return before.st_size, digest
+
+
+def checkpoint_files(directory: Path) -> list[Path]:
+    """Return the weights and side files of a checkpoint, sorted by name.
+
+    The index decides which shards count; without one ``model.safetensors``, else every
+    ``*.safetensors``.
+
+    Raises:
+        CheckpointError: the directory or a file that it must hold is missing.
+    """
+    if not directory.is_dir():
+        raise CheckpointError(f"{directory} is not a directory")
+    sides = [p for p in directory.iterdir() if p.name.endswith(SIDE_FILES) and p.is_file()]
+    files = sorted({*weight_files(directory), *sides})
+    if not (directory / "config.json").is_file():
+        raise CheckpointError(f"{directory} has no config.json")
+    return files
+
+
+def weight_files(directory: Path) -> list[Path]:
+    """Return the safetensors files that hold the weights, sorted by name.
+
+    Raises:
+        CheckpointError: there are none, or one that the index names is missing.
+    """
+    index = directory / INDEX
+    if index.is_file():
+        return [_present(directory / name) for name in shard_names(index)]
+    if (directory / SINGLE).is_file():
+        return [directory / SINGLE]
+    files = sorted(directory.glob("*.safetensors"))
+    if not files:
+        raise _no_weights(directory)
+    return files
+
+
+def shard_names(index: Path) -> list[str]:
+    """Return the file names in an index, sorted.
+
+    Raises:
+        CheckpointError: it is no index, or names a file outside its folder.
+    """
+    try:
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{index} is not a safetensors index: {error}") from error
+    for name in names:
+        if not isinstance(name, str) or "/" in name or name in {"", ".", ".."}:
+            raise CheckpointError(f"{index} names {name!r}, which is no file beside it")
+    return sorted(names)
+
+
+def files_below(directory: Path, *, without: str) -> Iterator[Path]:
+    """Yield every file below a directory, sorted, except ``without`` at its top."""
+    for path in sorted(directory.rglob("*")):
+        if path != directory / without and (path.is_symlink() or not path.is_dir()):
+            yield path
+
+
+def _no_weights(directory: Path) -> CheckpointError:
+    for pickle in sorted(directory.glob("*.bin")):
+        return CheckpointError(
+            f"{directory} holds {pickle.name}, a pickle, which is never loaded",
+            hint="convert it where you trust it: load the model with transformers, then "
+            "model.save_pretrained(folder)",
+        )
+    return CheckpointError(f"{directory} holds no *.safetensors file")
+
+
+def _present(path: Path) -> Path:
+    if not path.is_file():
+        raise CheckpointError(f"{path} is missing, though {INDEX} names it")
+    return path
+
+
+def _sha256(read: Callable[[int], bytes]) -> str:
+    digest = hashlib.sha256()
+    while block := read(CHUNK_BYTES):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _identity(status: os.stat_result) -> str:
+    parts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return ":".join(map(str, parts))
+
+
+def _read_memory(file: Path | None) -> dict[str, str]:
+    if file is None:
+        return {}
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    valid = isinstance(known, dict) and all(isinstance(v, str) for v in known.values())
+    return known if valid else {}
+
+
+def _write_memory(file: Path, known: dict[str, str]) -> None:
+    part = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        part.write_text(json.dumps(known), encoding="utf-8")
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from specdeploy.workflows import ports
+    from pathlib import Path
+
+    from specdeploy.client import Client
+    from specdeploy.workflows import ports, server_ports
 
 
 def config_files() -> ports.ConfigFiles:
@@ -20,6 +24,56 @@ def checkpoint_reader() -> ports.CheckpointReader:
     raise NotImplementedError
 
 
+def tokenizer_reader() -> ports.TokenizerReader:
+    """Return the reader of tokenizer files."""
+    from specdeploy.adapters.tokenization import LocalTokenizers  # noqa: PLC0415
+
+    return LocalTokenizers()
+
+
+def weights_identifier() -> ports.WeightsIdentifier:
+    """Return what tells whether two directories hold the same weights."""
+    from specdeploy.adapters.weight_identity import SampledWeights  # noqa: PLC0415
+
+    return SampledWeights()
+
+
 def hub_resolver() -> ports.HubResolver:
     """Return the resolver of Hugging Face Hub ids."""
     raise NotImplementedError
+
+
+def server_launcher() -> server_ports.ServerLauncher:
+    """Return what starts tritonserver on this machine."""
+    from specdeploy.adapters.triton import TritonLauncher  # noqa: PLC0415
+
+    return TritonLauncher(os.environ)
+
+
+def server_records(workspace: Path) -> server_ports.ServerRecords:
+    """Return a workspace's ``run/server.json``."""
+    from specdeploy.adapters.server_records import LocalServerRecords  # noqa: PLC0415
+
+    return LocalServerRecords(workspace)
+
+
+def artifacts(workspace: Path) -> ports.Artifacts:
+    """Return the reader of built artifacts; it remembers hashes in the workspace."""
+    from specdeploy.adapters.artifact_files import LocalArtifacts  # noqa: PLC0415
+    from specdeploy.adapters.hashing import FileHasher  # noqa: PLC0415
+
+    return LocalArtifacts(FileHasher(workspace / "hashes.json"))
+
+
+def connect_to_server(url: str, *, timeout_s: float, model: str | None) -> Client:
+    """Return a blocking client of the server at ``url``."""
+    from specdeploy.client import Client  # noqa: PLC0415
+
+    return Client(url, timeout_s=timeout_s, model=model)
+
+
+def clock() -> server_ports.Clock:
+    """Return the machine's clock."""
+    from specdeploy.adapters.clock import SystemClock  # noqa: PLC0415
+
+    return SystemClock()

@@ -23,9 +23,7 @@ class GpuSpec(Record):
 
 
 def _gpu(name: str, product: str, memory_mib: int, sm: int, *aliases: str) -> GpuSpec:
-    return GpuSpec(
-        name=name, product=product, memory_mib=memory_mib, sm=sm, aliases=list(aliases)
-    )
+    return GpuSpec(name=name, product=product, memory_mib=memory_mib, sm=sm, aliases=list(aliases))
 
 
 GPUS: Final = (
@@ -77,9 +75,7 @@ def find_gpu(name: str) -> GpuSpec:
     """
     if name.lower().startswith("custom:"):
         return _custom(name)
-    table = {
-        _plain(word): gpu for gpu in GPUS for word in (gpu.name, gpu.product, *gpu.aliases)
-    }
+    table = {_plain(word): gpu for gpu in GPUS for word in (gpu.name, gpu.product, *gpu.aliases)}
     gpu = table.get(_plain(name))
     if gpu is None:
         near = difflib.get_close_matches(_plain(name), table, n=1, cutoff=0.5)

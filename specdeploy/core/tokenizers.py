@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 from pydantic import Field
@@ -28,16 +29,22 @@ PROBES: Final = (
     "SELECT * FROM t WHERE a_b >= 'c' AND d <> \"e\";",
     "https://example.com/a/b?q=1&r=%20#frag user@example.org",
     "Stra\u00dfe \u0130stanbul \u0141\u00f3d\u017a \u00d8re",
-    "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440! "
-    "\u0393\u03b5\u03b9\u03ac \u03c3\u03bf\u03c5",
+    (
+        "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440! "
+        "\u0393\u03b5\u03b9\u03ac \u03c3\u03bf\u03c5"
+    ),
     "\u4f60\u597d\uff0c\u4e16\u754c\u3002\u6771\u4eac\u90fd",
     "\u3053\u3093\u306b\u3061\u306f\u3001\u30ab\u30bf\u30ab\u30ca",
     "\uc548\ub155\ud558\uc138\uc694 \uc138\uacc4",
-    "\u0645\u0631\u062d\u0628\u0627 \u0628\u0627\u0644\u0639\u0627\u0644\u0645 "
-    "\u05e9\u05dc\u05d5\u05dd",
+    (
+        "\u0645\u0631\u062d\u0628\u0627 \u0628\u0627\u0644\u0639\u0627\u0644\u0645 "
+        "\u05e9\u05dc\u05d5\u05dd"
+    ),
     "\u0928\u092e\u0938\u094d\u0924\u0947 \u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35",
-    "\U0001f600 \U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1ef\U0001f1f5 "
-    "\u2764\ufe0f \U0001f44d\U0001f3fd",
+    (
+        "\U0001f600 \U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1ef\U0001f1f5 "
+        "\u2764\ufe0f \U0001f44d\U0001f3fd"
+    ),
     "a\u00a0b\u2003c\u200bd\u2028e",
     "\u2014\u201cquoted\u201d\u2026 \u2260 \u221e \u2211 \u00b1 $5 \u20ac5",
     "<s> </s> <|endoftext|> [INST] <unk> <pad>",
@@ -128,14 +135,17 @@ class TokenizerSpec(Record):
         )
 
 
+def spread(ids: Sequence[int]) -> Sequence[int]:
+    """Return about ``SAMPLED_TOKENS`` of the ids, evenly spread."""
+    return ids[:: max(1, len(ids) // SAMPLED_TOKENS)]
+
+
 def vocabulary_probes(words: Sequence[str]) -> list[str]:
     """Return texts made from a tokenizer's own words.
 
     The fixed probes may all be unknown to a small vocabulary. Case is swapped and neighbours
     are joined in several ways, so that lowercasing, splitting and joining rules show.
     """
-    step = max(1, len(words) // SAMPLED_TOKENS)
-    sample = words[::step]
-    neighbours = list(zip(sample, sample[1:], strict=False))[::8]
+    neighbours = list(pairwise(words))[::8]
     joined = [f"{a}{glue}{b}" for a, b in neighbours for glue in (" ", "  ", "\n", ",", "")]
-    return [*sample, *(word.swapcase() for word in sample[::4]), *joined]
+    return [*words, *(word.swapcase() for word in words[::4]), *joined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from specdeploy.core.findings import FactValue, Finding, Severity
@@ -303,7 +304,8 @@ def finding(
     *,
     hint: str | None = None,
     severity: Severity | None = None,
-    **facts: FactValue,
+    facts: Mapping[str, FactValue] | None = None,
+    **more_facts: FactValue,
 ) -> Finding:
     """Return a finding with the table's severity and remedy unless others are given."""
     info = CODES[code]
@@ -311,7 +313,11 @@ def finding(
     if chosen not in info.severities:
         raise ValueError(f"{code} is never {chosen}")
     return Finding(
-        code=code, severity=chosen, message=message, hint=hint or info.remedy, facts=facts
+        code=code,
+        severity=chosen,
+        message=message,
+        hint=hint or info.remedy,
+        facts={**(facts or {}), **more_facts},
     )
 
 

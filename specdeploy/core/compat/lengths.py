@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from specdeploy.core.compat.codes import finding
 from specdeploy.core.compat.question import PairQuestion
-from specdeploy.core.findings import Finding
+from specdeploy.core.findings import FactValue, Finding
 
 # These heads have no positions of their own: they read the target's hidden states.
 POSITIONLESS_HEADS = ("medusa", "mtp", "redrafter")
@@ -54,38 +54,41 @@ def _draft_length(question: PairQuestion) -> Iterator[Finding]:
 
 
 def _context(question: PairQuestion) -> Iterator[Finding]:
-    positions, usable = _positions(question), usable_length(question)
-    limiting = min(positions, key=lambda side: positions[side])
-    asked = question.max_seq_len
-    facts = {f"{side}_positions": count for side, count in positions.items()}
+    positions, usable, asked = _positions(question), usable_length(question), question.max_seq_len
     if usable <= 0 or (asked is not None and asked > usable):
-        yield finding(
-            "context-too-short",
-            f"the {limiting} has {positions[limiting]} positions (max_position_embeddings)"
-            f"{f' < {asked}' if asked and asked > positions[limiting] else ''}; less "
-            f"{_room(question)} for drafted tokens, prompt + output can be {usable}"
-            f"{f', not {asked}' if asked else ''}",
-            hint=f"set max_seq_len to at most {usable}, or choose a draft with a longer context"
-            if usable > 0
-            else "lower draft_length",
-            usable=usable,
-            requested=asked,
-            draft_length=_room(question),
-            limiting=limiting,
-            **facts,
-        )
+        yield _too_short(question, positions)
     elif asked is None and positions.get("draft", usable) < positions["target"]:
-        yield _shorter_draft(question, facts)
+        yield finding(
+            "draft-context-shorter",
+            f"the draft has {positions['draft']} positions and the target "
+            f"{positions['target']}: prompt + output can be {usable} "
+            f"with {_room(question)} drafted tokens",
+            facts=_facts(question, positions),
+        )
 
 
-def _shorter_draft(question: PairQuestion, facts: dict[str, int]) -> Finding:
-    usable = usable_length(question)
+def _too_short(question: PairQuestion, positions: dict[str, int]) -> Finding:
+    usable, asked = usable_length(question), question.max_seq_len
+    limiting = min(positions, key=lambda side: positions[side])
+    has = positions[limiting]
+    less = f" < {asked}" if asked is not None and asked > has else ""
+    wanted = "" if asked is None else f", not {asked}"
     return finding(
-        "draft-context-shorter",
-        f"the draft has {facts['draft_positions']} positions and the target "
-        f"{facts['target_positions']}: prompt + output can be {usable} "
-        f"with {_room(question)} drafted tokens",
-        usable=usable,
-        draft_length=_room(question),
-        **facts,
+        "context-too-short",
+        f"the {limiting} has {has} positions (max_position_embeddings){less}; with room for "
+        f"{_room(question)} drafted tokens, prompt + output can be {max(0, usable)}{wanted}",
+        hint=f"set max_seq_len to at most {usable}, or choose a {limiting} with a longer context"
+        if usable > 0
+        else "lower draft_length",
+        facts=_facts(question, positions),
+        limiting=limiting,
     )
+
+
+def _facts(question: PairQuestion, positions: dict[str, int]) -> dict[str, FactValue]:
+    return {
+        "usable": usable_length(question),
+        "requested": question.max_seq_len,
+        "draft_length": _room(question),
+        **{f"{side}_positions": count for side, count in positions.items()},
+    }

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from specdeploy.core.compat.codes import finding
 from specdeploy.core.compat.question import Member, PairQuestion, Side
 from specdeploy.core.compat.vocabulary import padded_rows
-from specdeploy.core.findings import Finding
+from specdeploy.core.findings import FactValue, Finding
 from specdeploy.core.models import ModelSpec
 
 
@@ -36,7 +36,7 @@ def _heads(side: Side, member: Member) -> Iterator[Finding]:
     plain, copied = usable_tp(model)
     if tp in plain:
         return
-    facts: dict[str, int | str | list[int]] = {
+    facts: dict[str, FactValue] = {
         "side": side,
         "tp": tp,
         "attention_heads": model.attention_heads,
@@ -48,7 +48,7 @@ def _heads(side: Side, member: Member) -> Iterator[Finding]:
         yield finding(
             "kv-heads-copied",
             f"the {side} has {model.kv_heads} KV heads for {tp} GPUs: they are copied",
-            **facts,
+            facts=facts,
         )
         return
     hint = f"usable tp: {_listed(plain)}"
@@ -60,7 +60,7 @@ def _heads(side: Side, member: Member) -> Iterator[Finding]:
     else:
         code = "kv-heads-not-divisible"
         message = f"neither of {model.kv_heads} KV heads and tp {tp} divides the other"
-    yield finding(code, f"{side}: {message}", hint=hint, **facts)
+    yield finding(code, f"{side}: {message}", hint=hint, facts=facts)
 
 
 def _vocabulary(side: Side, member: Member) -> Iterator[Finding]:

@@ -71,9 +71,7 @@ def _compare_maps(target: TokenizerSpec, draft: TokenizerSpec) -> Iterator[Findi
     if any(not _is_added(i, target, draft) for i in single):
         yield _sizes_differ(target, draft)
     yield from _added_differences(target, draft, added)
-    yield from _added_missing(
-        target, draft, [i for i in single if _is_added(i, target, draft)]
-    )
+    yield from _added_missing(target, draft, [i for i in single if _is_added(i, target, draft)])
 
 
 def _is_added(token_id: int, target: TokenizerSpec, draft: TokenizerSpec) -> bool:
@@ -127,7 +125,8 @@ def _sizes_differ(target: TokenizerSpec, draft: TokenizerSpec) -> Finding:
 def _added_differences(
     target: TokenizerSpec, draft: TokenizerSpec, ids: list[int]
 ) -> Iterator[Finding]:
-    renamed, changed = [], []
+    renamed: list[int] = []
+    changed: list[int] = []
     for i in ids:
         ours, theirs = target.texts[i], draft.texts[i]
         (renamed if _is_renamed(ours, theirs, target, draft) else changed).append(i)
@@ -218,9 +217,7 @@ def _smaller_differences(target: TokenizerSpec, draft: TokenizerSpec) -> Iterato
         yield finding("tokenizer-decoders-differ", "the decoders differ")
 
 
-def _differing(
-    ours: dict[str, list[int] | None], theirs: dict[str, list[int] | None]
-) -> list[str]:
+def _differing(ours: dict[str, list[int] | None], theirs: dict[str, list[int] | None]) -> list[str]:
     return [text for text, ids in ours.items() if text in theirs and theirs[text] != ids]
 
 

@@ -1,0 +1,143 @@
+"""Tell whether a draft and a target belong together, before anything is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from specdeploy.core.compat import (
+    DRAFTLESS_METHODS,
+    CompatReport,
+    Member,
+    PairQuestion,
+    RuntimeFacts,
+    check_pair,
+)
+from specdeploy.core.config import METHODS, ModelSection
+from specdeploy.core.hardware import GpuSpec, find_gpu
+from specdeploy.core.resolution import LoadedConfig, decide, shape_of
+from specdeploy.errors import ConfigError
+from specdeploy.workflows.deployment import PairPaths, locate_models
+from specdeploy.workflows.ports import (
+    CheckpointReader,
+    HubResolver,
+    TokenizerReader,
+    WeightsIdentifier,
+)
+
+# The reference runtime computes on the CPU; TensorRT-LLM's precisions depend on the GPU.
+PRECISIONS: Final = {"reference": ["fp32", "bf16", "fp16"]}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTools:
+    """What reads the checkpoints."""
+
+    checkpoints: CheckpointReader
+    tokenizers: TokenizerReader
+    weights: WeightsIdentifier
+    hub: HubResolver
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRequest:
+    """What to check.
+
+    Attributes:
+        settings: The file, the environment and the flags, merged.
+        head_method: A method for draft heads, which the file cannot name yet; it wins.
+        use_draft_logits: Accept by probability; None: as sampled requests would be served.
+    """
+
+    settings: LoadedConfig
+    head_method: str | None = None
+    use_draft_logits: bool | None = None
+
+
+def check(request: CheckRequest, *, tools: CheckTools) -> CompatReport:
+    """Read both checkpoints and judge the pair.
+
+    Raises:
+        ConfigError: a path does not exist, the GPU is unknown, or no draft is set.
+        CheckpointError: a checkpoint or tokenizer file cannot be read.
+    """
+    loaded = request.settings
+    if request.head_method is not None:
+        loaded = _for_head(loaded, request.head_method)
+    return check_pair(_question(request, loaded, tools))
+
+
+def _for_head(loaded: LoadedConfig, method: str) -> LoadedConfig:
+    """Return the settings with a method that locates the head as a draft is located."""
+    config = loaded.config
+    if config.draft is not None:
+        return loaded.evolve(config=config.evolve(method="draft_target"))
+    if method == "mtp":  # the target may hold the modules itself
+        return loaded.evolve(config=config.evolve(method="none"))
+    raise ConfigError(f"method {method} needs a draft head, and none is set", hint="pass --draft")
+
+
+def _question(request: CheckRequest, loaded: LoadedConfig, tools: CheckTools) -> PairQuestion:
+    config = loaded.config
+    paths = locate_models(loaded, hub=tools.hub)
+    decided = decide(loaded, None)
+    asked = decided.get("limits.max_seq_len")
+    return PairQuestion(
+        target=_member(paths.target, config.target, tools),
+        draft=_draft(paths, config.draft, tools),
+        draft_unused=config.draft is not None and config.method in DRAFTLESS_METHODS,
+        method=request.head_method or config.method,
+        draft_length=decided["draft_length"].value,
+        max_seq_len=asked.value if asked else None,
+        use_draft_logits=_by_probability(request),
+        runtime=_runtime(loaded),
+        trtllm_version=config.runtime.trtllm_version,
+        gpu=_gpu(config.hardware.gpu),
+    )
+
+
+def _member(path: Path, section: ModelSection, tools: CheckTools) -> Member:
+    return Member(
+        path=str(path),
+        model=tools.checkpoints.read_model(path),
+        tokenizer=tools.tokenizers.read_tokenizer(path),
+        weights=tools.weights.identify_weights(path),
+        precision=section.precision,
+        tp=section.tp,
+    )
+
+
+def _draft(paths: PairPaths, section: ModelSection | None, tools: CheckTools) -> Member | None:
+    if paths.draft is None or section is None:
+        return None
+    return _member(paths.draft, section, tools)
+
+
+def _by_probability(request: CheckRequest) -> bool:
+    """Whether drafted tokens are judged by the probabilities they were drawn with.
+
+    Greedy requests compare tokens. Sampled ones pass the draft's logits to the target in the
+    engine shape; in the llmapi shape one process holds both and pads the narrower.
+    """
+    if request.use_draft_logits is not None:
+        return request.use_draft_logits
+    config = request.settings.config
+    sampled = config.sampling.temperature > 0
+    return sampled and _names_runtime(request.settings) and shape_of(config) == "engine"
+
+
+def _names_runtime(loaded: LoadedConfig) -> bool:
+    """Without a file and without ``--runtime`` the question is about the pair alone."""
+    return loaded.file is not None or loaded.source("runtime.name").kind != "default"
+
+
+def _runtime(loaded: LoadedConfig) -> RuntimeFacts | None:
+    if not _names_runtime(loaded):
+        return None
+    name = loaded.config.runtime.name
+    return RuntimeFacts(name=name, methods=list(METHODS), precisions=PRECISIONS.get(name, []))
+
+
+def _gpu(name: str | None) -> GpuSpec | None:
+    return None if name is None else find_gpu(name)

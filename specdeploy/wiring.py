@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform
+import sys
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -77,3 +80,36 @@ def clock() -> server_ports.Clock:
     from specdeploy.adapters.clock import SystemClock  # noqa: PLC0415
 
     return SystemClock()
+
+
+def workbench(root: Path, *, reporter: Reporter, lock_timeout_s: float = 0.0) -> Workbench:
+    """Return everything that a build in the workspace ``root`` works with."""
+    from specdeploy.adapters.artifact_files import LocalArtifacts  # noqa: PLC0415
+    from specdeploy.adapters.commands import LocalRunner  # noqa: PLC0415
+    from specdeploy.adapters.hashing import FileHasher  # noqa: PLC0415
+    from specdeploy.adapters.templates import StrictRenderer, template_root  # noqa: PLC0415
+    from specdeploy.adapters.tools import InstalledTools  # noqa: PLC0415
+    from specdeploy.adapters.workspace import HASHES, Workspace  # noqa: PLC0415
+    from specdeploy.workflows.workbench import Workbench  # noqa: PLC0415
+
+    hasher = FileHasher(root / HASHES)
+    return Workbench(
+        store=Workspace(root, reporter=reporter, lock_timeout_s=lock_timeout_s),
+        artifacts=LocalArtifacts(hasher),
+        hasher=hasher,
+        tools=InstalledTools(),
+        renderer=StrictRenderer(template_root()),
+        runner=LocalRunner(reporter),
+        reporter=reporter,
+        clock=time.time,
+        python=sys.executable,
+        host=platform.node(),
+    )
+
+
+def artifacts() -> ports.Artifacts:
+    """Return the reader of built artifacts; it hashes every file anew."""
+    from specdeploy.adapters.artifact_files import LocalArtifacts  # noqa: PLC0415
+    from specdeploy.adapters.hashing import FileHasher  # noqa: PLC0415
+
+    return LocalArtifacts(FileHasher())

@@ -62,7 +62,7 @@ class LocalArtifacts:
         Raises:
             ArtifactError: it is missing, garbage or of a newer schema.
         """
-        return read_document(directory / REPOSITORY_RECORD, ModelRepository)
+        return read_repository(directory)
 
     def entries(self, directory: Path, *, without: str) -> list[FileEntry]:
         """Hash the files of an artifact, its record excepted.
@@ -87,6 +87,15 @@ def read_manifest(directory: Path) -> EngineManifest:
         ArtifactError: it is missing, garbage or of a newer schema.
     """
     return read_document(directory / MANIFEST, EngineManifest)
+
+
+def read_repository(directory: Path) -> ModelRepository:
+    """Read the record of a repository.
+
+    Raises:
+        ArtifactError: it is missing, garbage or of a newer schema.
+    """
+    return read_document(directory / REPOSITORY_RECORD, ModelRepository)
 
 
 def read_document(file: Path, kind: type[Kind]) -> Kind:

@@ -16,7 +16,7 @@ from specdeploy.core.build import (
     portable_argv,
 )
 from specdeploy.core.record import Document, Record
-from specdeploy.core.repository import FileEntry
+from specdeploy.core.repository import FileEntry, ModelRepository
 
 MANIFEST: Final = "manifest.json"
 REPOSITORY_RECORD: Final = "repository.json"
@@ -153,3 +153,20 @@ def _argv_change(step: BuildStep, previous: EngineManifest) -> Iterator[Reason]:
     now = portable_argv(step.argv, step.inputs)
     if was != now:
         yield Reason(what="command", was=" ".join(was), now=" ".join(now))
+
+
+def explain_repository(record: ModelRepository, previous: ModelRepository) -> list[Reason]:
+    """Say what changed since the repository that is current."""
+    return [
+        *_changes("", _facts(previous), _facts(record)),
+        *_changes("file ", _files(previous), _files(record)),
+    ]
+
+
+def _facts(record: ModelRepository) -> dict[str, str]:
+    plain = record.model_dump(mode="json", exclude={"plan_digest", "files"})
+    return {key: str(value) for key, value in plain.items()}
+
+
+def _files(record: ModelRepository) -> dict[str, str]:
+    return {f.path: f"{f.size_bytes} bytes, {f.sha256[:12]}" for f in record.files}

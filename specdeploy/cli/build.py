@@ -1,0 +1,122 @@
+"""``specdeploy build``: plan a pair's artifacts, then make what is stale."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from specdeploy import wiring
+from specdeploy.cli import present, settings
+from specdeploy.cli.options import (
+    config_argument,
+    json_option,
+    override_options,
+    verbosity_options,
+)
+from specdeploy.core.artifacts import BuildReport, Reason, RepositoryReport, StepReport
+from specdeploy.runtimes import RUNTIMES
+from specdeploy.units import format_bytes
+from specdeploy.workflows.build import BuildRequest, Part, build, preview
+
+
+@click.command("build")
+@config_argument
+@click.option("--only", type=click.Choice(["engines", "repository"]), help="Make one part only.")
+@click.option("--dry-run", is_flag=True, help="Print the plan; write nothing.")
+@click.option("--explain", is_flag=True, help="Say what is stale and why; write nothing.")
+@click.option(
+    "--lock-timeout",
+    type=click.FloatRange(min=0),
+    default=3600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for another build of the same workspace.",
+)
+@override_options()
+@json_option
+@verbosity_options
+def command(
+    config: Path | None,
+    *,
+    only: Part | None,
+    dry_run: bool,
+    explain: bool,
+    lock_timeout: float,
+    as_json: bool,
+    verbose: int,
+    quiet: bool,
+) -> None:
+    """Build the pair and render its Triton repository.
+
+    Checks the pair first. Engines are kept by the digest of all that decides them (sources,
+    settings, command, tool versions): what is there already is reused, whatever is stale is
+    built beside and moved into place whole. An interrupted build is simply run again.
+
+    \b
+    Example:
+      specdeploy build
+      specdeploy build pair.yaml --dry-run
+      specdeploy build --draft-length 4 --explain
+    """
+    reporter = present.TerminalReporter(verbose=verbose, quiet=quiet)
+    loaded = settings.load(config, reporter)
+    deployment = settings.resolve(loaded)
+    request = BuildRequest(deployment=deployment, runtime=RUNTIMES[deployment.runtime], only=only)
+    bench = wiring.workbench(Path(loaded.workspace), reporter=reporter, lock_timeout_s=lock_timeout)
+    report = preview(request, bench) if dry_run or explain else build(request, bench)
+    if as_json:
+        present.print_json(report)
+    elif explain:
+        _print_reasons(report)
+    elif dry_run:
+        _print_plan(report)
+    elif not quiet:
+        _print_result(report)
+
+
+def _print_plan(report: BuildReport) -> None:
+    for step in report.steps:
+        _print_step(step)
+    if report.repository is not None:
+        _print_repository(report.repository)
+
+
+def _print_step(step: StepReport) -> None:
+    click.echo(f"{step.action} {step.role}")
+    click.echo(f"  command  {shlex.join(step.command)}")
+    for source in step.inputs:
+        size = format_bytes(source.size_bytes)
+        click.echo(f"  input    {source.path}  {size}  sha256 {source.sha256[:12]}")
+    click.echo(f"  output   {step.output}")
+
+
+def _print_repository(repository: RepositoryReport) -> None:
+    click.echo(f"{repository.action} repository (entry model {repository.entry_model})")
+    click.echo(f"  output   {repository.path}")
+    for path in repository.files:
+        click.echo(f"  file     {path}")
+
+
+def _print_reasons(report: BuildReport) -> None:
+    for step in report.steps:
+        _print_verdict(step.role, step.reasons)
+    if report.repository is not None:
+        _print_verdict("repository", report.repository.reasons)
+
+
+def _print_verdict(name: str, reasons: Sequence[Reason]) -> None:
+    click.echo(f"{name}: {'stale' if reasons else 'up to date'}")
+    for reason in reasons:
+        click.echo(f"  {reason.sentence}")
+
+
+def _print_result(report: BuildReport) -> None:
+    for step in report.steps:
+        done = "reused" if step.action == "reuse" else "built"
+        click.echo(f"{step.role:<11} {done:<8} {step.output}")
+    if report.repository is not None:
+        done = "reused" if report.repository.action == "reuse" else "rendered"
+        click.echo(f"{'repository':<11} {done:<8} {report.repository.path}")

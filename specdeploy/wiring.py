@@ -107,7 +107,7 @@ def workbench(root: Path, *, reporter: Reporter, lock_timeout_s: float = 0.0) ->
     )
 
 
-def artifacts() -> ports.Artifacts:
+def fresh_artifacts() -> ports.Artifacts:
     """Return the reader of built artifacts; it hashes every file anew."""
     from specdeploy.adapters.artifact_files import LocalArtifacts  # noqa: PLC0415
     from specdeploy.adapters.hashing import FileHasher  # noqa: PLC0415

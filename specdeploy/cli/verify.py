@@ -30,7 +30,7 @@ def command(path: Path, *, as_json: bool, verbose: int, quiet: bool) -> None:
       specdeploy verify .specdeploy/repository --json
     """
     del verbose
-    report = verify(path.absolute(), artifacts=wiring.artifacts())
+    report = verify(path.absolute(), artifacts=wiring.fresh_artifacts())
     if as_json:
         present.print_json(report)
     elif not quiet:

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from specdeploy.client import Client
+    from specdeploy.events import Reporter
     from specdeploy.workflows import ports, server_ports
+    from specdeploy.workflows.workbench import Workbench
 
 
 def config_files() -> ports.ConfigFiles:

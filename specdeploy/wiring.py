@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from specdeploy.client import Client
     from specdeploy.events import Reporter
     from specdeploy.workflows import ports, server_ports
+    from specdeploy.workflows.check import CheckTools
     from specdeploy.workflows.workbench import Workbench
 
 
@@ -115,3 +116,15 @@ def fresh_artifacts() -> ports.Artifacts:
     from specdeploy.adapters.hashing import FileHasher  # noqa: PLC0415
 
     return LocalArtifacts(FileHasher())
+
+
+def check_tools() -> CheckTools:
+    """Return what the check of a pair reads with."""
+    from specdeploy.workflows.check import CheckTools  # noqa: PLC0415
+
+    return CheckTools(
+        checkpoints=checkpoint_reader(),
+        tokenizers=tokenizer_reader(),
+        weights=weights_identifier(),
+        hub=hub_resolver(),
+    )

@@ -17,9 +17,12 @@ from specdeploy.cli.options import (
     verbosity_options,
 )
 from specdeploy.core.artifacts import BuildReport, Reason, RepositoryReport, StepReport
+from specdeploy.core.resolution import LoadedConfig
+from specdeploy.events import Reporter
 from specdeploy.runtimes import RUNTIMES
 from specdeploy.units import format_bytes
 from specdeploy.workflows.build import BuildRequest, Part, build, preview
+from specdeploy.workflows.check import CheckRequest, check
 
 
 @click.command("build")
@@ -63,6 +66,7 @@ def command(
     """
     reporter = present.TerminalReporter(verbose=verbose, quiet=quiet)
     loaded = settings.load(config, reporter)
+    _require_compatible(loaded, reporter)
     deployment = settings.resolve(loaded)
     request = BuildRequest(deployment=deployment, runtime=RUNTIMES[deployment.runtime], only=only)
     bench = wiring.workbench(Path(loaded.workspace), reporter=reporter, lock_timeout_s=lock_timeout)
@@ -75,6 +79,15 @@ def command(
         _print_plan(report)
     elif not quiet:
         _print_result(report)
+
+
+def _require_compatible(loaded: LoadedConfig, reporter: Reporter) -> None:
+    """Check the pair before anything is written; what blocks is told before the error."""
+    report = check(CheckRequest(loaded), tools=wiring.check_tools())
+    for finding in report.findings:
+        if finding.severity != "info":
+            reporter.warning(f"{finding.code}: {finding.message}")
+    report.raise_if_blocking()
 
 
 def _print_plan(report: BuildReport) -> None:

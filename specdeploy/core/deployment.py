@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from specdeploy.core.models import ModelSpec
 from specdeploy.core.record import Record
@@ -30,6 +30,8 @@ class ResolvedLimits(Record):
 class SamplingDefaults(Record):
     """Used when a request does not say; temperature 0 is greedy."""
 
+    model_config = ConfigDict(allow_inf_nan=False)
+
     temperature: float = Field(default=0.0, ge=0.0)
     top_k: int = Field(default=0, ge=0, description="0 keeps every token.")
     top_p: float = Field(default=1.0, gt=0.0, le=1.0, description="1 keeps every token.")
@@ -38,6 +40,8 @@ class SamplingDefaults(Record):
 
 class ServingSettings(Record):
     """How the server runs. Port 0 means: pick a free one when the server starts."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     grpc_port: int = Field(default=0, ge=0, le=65535)
     http_port: int = Field(default=0, ge=0, le=65535)

@@ -192,6 +192,12 @@ def precision_of(section: ModelSection, spec: ModelSpec, *, role: str) -> str:
 
 
 def _use(section: ModelSection, role: str, model: Located) -> ModelUse:
+    quantization = model.spec.quantization
+    if quantization:
+        raise ConfigError(
+            f"the {role}'s weights are quantized ({quantization.method}); the reference runtime "
+            "serves unquantized weights only"
+        )
     precision = precision_of(section, model.spec, role=role)
     if precision not in _PRECISION_OF_DTYPE.values():
         raise ConfigError(

@@ -18,6 +18,7 @@ class QuantizationSpec(Record):
     bits: int | None = Field(default=None, description="Bits per quantized weight.")
     group_size: int | None = Field(default=None, description="Weights that share a scale.")
     kv_dtype: str | None = Field(default=None, description="KV cache type, when declared.")
+    unconverted: list[str] = Field(default=[], description="Modules kept in 16 bit, as listed.")
 
 
 class RopeSpec(Record):
@@ -35,6 +36,52 @@ class SpecialIds(Record):
     eos: list[int] = Field(default=[], description="config.json, a scalar read as one id.")
     pad: int | None = Field(default=None, description="None when absent, null or negative.")
     generation_eos: list[int] = Field(default=[], description="generation_config.json.")
+
+
+class KvWidth(Record):
+    """What one layer keeps per token: ``kv_heads`` times ``values_per_head`` numbers.
+
+    Key and value together, so twice the head dimension for ordinary attention. A latent
+    (MLA) layer is one head that every GPU holds whole.
+    """
+
+    kv_heads: int
+    values_per_head: int
+    window: int | None = Field(default=None, description="Tokens kept; None keeps all.")
+
+
+class KvLayers(Record):
+    """Layers of equal KV width."""
+
+    layers: int
+    width: KvWidth
+
+
+class ParameterBreakdown(Record):
+    """Where the parameters are. The fields add up to ``ModelSpec.parameters``."""
+
+    embedding: int = Field(description="Token (and learned position) embeddings.")
+    lm_head: int = Field(description="0 when tied to the embedding.")
+    attention: int
+    mlp: int = Field(description="Dense and shared-expert feed-forward weights.")
+    experts: int = Field(default=0, description="Routed experts, all of them.")
+    other: int = Field(description="Norms, routers, biases of experts, sinks.")
+
+    @property
+    def total(self) -> int:
+        """All parameters."""
+        return self.embedding + self.lm_head + self.attention + self.mlp + self.experts + self.other
+
+
+class VocabularySpec(Record):
+    """Sizes that are often mixed up."""
+
+    config_rows: int = Field(description="Rows of embedding and logits, padding included.")
+    tokenizer_base: int | None = Field(default=None, description="Entries of the model's vocab.")
+    tokenizer_added: int | None = Field(default=None, description="Added tokens not in the base.")
+    tokenizer_size: int | None = Field(default=None, description="Base + added.")
+    highest_id: int | None = Field(default=None, description="Highest id that has a token.")
+    unused_rows: int | None = Field(default=None, description="Rows above the highest id.")
 
 
 class DraftHeadSpec(Record):
@@ -71,9 +118,29 @@ class ModelSpec(Record):
     context_length: int = Field(description="Positions the model is declared for.")
     dtype: str = Field(description="As stored: bfloat16, float16, float32.")
     tie_word_embeddings: bool
-    parameters: int
+    parameters: int = Field(
+        description="The main model: no MTP module, no embedding that a draft head shares."
+    )
+    active_parameters: int | None = Field(
+        default=None, description="Used for one token; differs with experts. None: all."
+    )
+    mtp_parameters: int = Field(default=0, description="Multi-token-prediction modules.")
+    weight_bytes: int | None = Field(default=None, description="As served, in all GPUs together.")
+    weight_bytes_stored: int | None = Field(
+        default=None, description="All weight files' tensors; None: no weight files."
+    )
+    breakdown: ParameterBreakdown | None = None
+    kv_layers: list[KvLayers] = Field(default=[], description="Layers that keep a KV cache.")
+    state_bytes_per_sequence: int = Field(
+        default=0, description="Fixed state of linear-attention layers, at tp 1."
+    )
+    vocabulary: VocabularySpec | None = None
     rope: RopeSpec = RopeSpec()
     special_ids: SpecialIds = SpecialIds()
     quantization: QuantizationSpec | None = None
     head: DraftHeadSpec | None = None
     multimodal: bool = False
+    known_family: bool = Field(
+        default=True, description="False: counted from tensor headers, not from config.json."
+    )
+    notes: list[str] = Field(default=[], description="Assumptions, and what was left out.")

@@ -86,7 +86,7 @@ class FileHasher:
             if not stat.S_ISREG(before.st_mode):
                 raise OSError(0, "it is not a regular file", str(path))
             key = _identity(before)
-            digest = self._known.pop(key, None) or _sha256(file.read)
+            digest = self._known.pop(key, None) or sha256_of(file.read)
             if _identity(os.fstat(file.fileno())) != key:
                 raise ArtifactError(f"{path} changed while it was read", hint="try again")
         if now - max(before.st_mtime, before.st_ctime) > SETTLED_S:
@@ -168,7 +168,7 @@ def _present(path: Path) -> Path:
     return path
 
 
-def _sha256(read: Callable[[int], bytes]) -> str:
+def sha256_of(read: Callable[[int], bytes]) -> str:
     digest = hashlib.sha256()
     while block := read(CHUNK_BYTES):
         digest.update(block)

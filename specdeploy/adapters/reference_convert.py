@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 FORMAT: Final = "1"
 """Changes when the same input would be converted to something else."""
 
+DTYPE_KEYS: Final = {"dtype", "torch_dtype"}
 TORCH_NAMES: Final = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
@@ -57,9 +58,9 @@ def convert(checkpoint: Path, output: Path, *, dtype: str) -> None:
     config = _read_config(checkpoint / "config.json")
     _refuse_quantized(config, checkpoint)
     output.mkdir(parents=True, exist_ok=True)
+    _write_json(output / "config.json", _declared(config, TORCH_NAMES[dtype]))
     weights = weight_files(checkpoint)
     written = {path.name: _convert_shard(path, output / path.name, dtype) for path in weights}
-    _write_json(output / "config.json", _with_dtype(config, TORCH_NAMES[dtype]))
     for path in files:
         if path not in weights and path.name not in {"config.json", INDEX}:
             shutil.copyfile(path, output / path.name)
@@ -87,13 +88,18 @@ def _refuse_quantized(config: dict[str, object], checkpoint: Path) -> None:
             )
 
 
+def _declared(config: dict[str, object], dtype: str) -> dict[str, object]:
+    """Return the configuration with its dtype replaced, or added when it had none."""
+    changed = _with_dtype(config, dtype)
+    return changed if DTYPE_KEYS & changed.keys() else {**changed, "dtype": dtype}
+
+
 def _with_dtype(config: dict[str, object], dtype: str) -> dict[str, object]:
-    """Return the configuration with every declared dtype replaced, nested ones included."""
     return {
         key: _with_dtype(value, dtype)
         if key.endswith("_config") and isinstance(value, dict)
         else dtype
-        if key in {"dtype", "torch_dtype"}
+        if key in DTYPE_KEYS
         else value
         for key, value in config.items()
     }
@@ -116,6 +122,8 @@ def _convert_shard(source: Path, destination: Path, dtype: str) -> dict[str, int
         save_file(tensors, destination, metadata={"format": "pt"})
     except SafetensorError as error:
         raise OSError(f"cannot write {destination}: {error}") from error
+    # safetensors writes for the owner alone; a server may run as somebody else.
+    shutil.copymode(destination.parent / "config.json", destination)
     return {name: tensor.numel() * tensor.element_size() for name, tensor in tensors.items()}
 
 

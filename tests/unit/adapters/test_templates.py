@@ -61,7 +61,7 @@ def rendered(
     template = root / f"{Path(name).name}.j2"
     template.write_text(text)
     item = FileToRender(path=name, template=template.name, context=context)
-    ((path, content),) = StrictRenderer(root, must_exist=False).render(a_plan(item))
+    ((path, content),) = StrictRenderer(root).render(a_plan(item), must_exist=False)
     assert path == name
     return content.decode()
 
@@ -175,23 +175,42 @@ def test_a_copied_file_is_left_as_it_is(tmp_path: Path) -> None:
     assert list(StrictRenderer(tmp_path).render(plan)) == [("leaf/1/model.py", b"f'{{x}} ${y}'\n")]
 
 
-@pytest.mark.parametrize("listed", [True, False])
-def test_a_path_that_does_not_exist_is_refused(tmp_path: Path, *, listed: bool) -> None:
-    (tmp_path / "config.pbtxt.j2").write_text(CONFIG)
-    gone = str(tmp_path / "gone")
+def a_plan_that_names(root: Path, path: Path, *, listed: Path | None) -> RepositoryPlan:
+    (root / "config.pbtxt.j2").write_text(CONFIG)
     item = FileToRender(
         path="leaf/config.pbtxt",
         template="config.pbtxt.j2",
-        context={"batch": 1, "folder": "" if listed else gone},
+        context={"batch": 1, "folder": str(path)},
     )
-    plan = a_plan(item, absolute_paths=[gone] if listed else [])
+    return a_plan(item, absolute_paths=[str(listed)] if listed else [])
+
+
+@pytest.mark.parametrize("name", ["gone", "gone/deep"])
+def test_a_path_that_does_not_exist_is_refused(tmp_path: Path, name: str) -> None:
+    plan = a_plan_that_names(tmp_path, tmp_path / name, listed=tmp_path / "gone")
     with pytest.raises(ArtifactError, match="which does not exist"):
         list(StrictRenderer(tmp_path).render(plan))
-    assert list(StrictRenderer(tmp_path, must_exist=False).render(plan))
+    assert list(StrictRenderer(tmp_path).render(plan, must_exist=False))
+
+
+def test_a_missing_file_below_a_listed_folder_is_refused(tmp_path: Path) -> None:
+    plan = a_plan_that_names(tmp_path, tmp_path / "gone", listed=tmp_path)
+    with pytest.raises(ArtifactError, match="which does not exist"):
+        list(StrictRenderer(tmp_path).render(plan))
+
+
+@pytest.mark.parametrize("listed", [None, "fold"])
+def test_a_path_that_verify_would_not_know_of_is_refused(
+    tmp_path: Path, listed: str | None
+) -> None:
+    known = tmp_path / listed if listed else None
+    plan = a_plan_that_names(tmp_path, tmp_path / "folder", listed=known)
+    with pytest.raises(ArtifactError, match="which the plan does not list"):
+        list(StrictRenderer(tmp_path).render(plan, must_exist=False))
 
 
 def test_a_relative_path_in_the_plan_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="not an absolute path"):
+    with pytest.raises(ArtifactError, match="which is not absolute"):
         list(StrictRenderer(tmp_path).render(a_plan(absolute_paths=["engines/target"])))
 
 

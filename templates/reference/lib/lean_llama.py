@@ -34,6 +34,7 @@ def supports(model: Any) -> bool:  # noqa: ANN401 - transformers is not typed
         and "sliding_attention" not in (getattr(config, "layer_types", None) or ())
         and (getattr(config, "sliding_window", None) is None or type(model).__name__[0] == "Q")
         and not getattr(config, "mlp_bias", False)
+        and model.model.layers[0].self_attn.o_proj.bias is None
         and rope.get("rope_type", "default") in _STATIC_ROPE
     )
 

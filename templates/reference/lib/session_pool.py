@@ -15,10 +15,14 @@ class SessionPool:
 
     A free session keeps its tokens until it is needed for other ones; the least recently
     released goes first.
+
+    Args:
+        model: Makes the sessions.
+        slots: How many there may be.
     """
 
     def __init__(self, model: CausalModel, slots: int) -> None:
-        self._model = model
+        self.model = model
         self._free: list[Session] = []
         self._unmade = slots
         self._changed = threading.Condition()
@@ -43,7 +47,7 @@ class SessionPool:
     def release(self, session: Session) -> None:
         """Give a session back; its tokens may serve a later request."""
         with self._changed:
-            if self._model.supports_rewind or session.length == 0:
+            if self.model.supports_rewind or session.length == 0:
                 self._free.append(session)
             else:
                 self._unmade += 1
@@ -59,7 +63,7 @@ class SessionPool:
         best = max(range(len(shared)), key=shared.__getitem__, default=-1)
         if self._unmade and (best < 0 or shared[best] == 0):
             self._unmade -= 1
-            return self._model.session(), 0
+            return self.model.session(), 0
         return self._free.pop(best), shared[best]
 
 

@@ -53,7 +53,7 @@ class ModelDrafter:
     """Asks a draft model, whose session follows the accepted text.
 
     Args:
-        pool: Sessions of the draft.
+        pool: Sessions of the draft. Text longer than the draft's context is not continued.
         vocab_size: Columns of the target's logits. Ids that the target does not have are
             not drafted, ids that the draft does not have get probability 0.
         params: The request's; a sampled request draws from the draft's distribution.
@@ -68,6 +68,7 @@ class ModelDrafter:
 
     def propose(self, tokens: Sequence[int], k: int, generator: torch.Generator) -> Proposal:
         """See :class:`Drafter`."""
+        k = min(k, self._pool.model.context_length - len(tokens))
         if k <= 0:
             return Proposal([])
         session = self._synchronised(tokens)

@@ -16,7 +16,7 @@ _DTYPES: Final[Mapping[str, Dtype]] = {
     "float16": "fp16",
 }
 
-MAX_DRAFT_LENGTH: Final = 64
+MAX_DRAFT_LENGTH: Final = 256
 """Longest draft that a request may ask for."""
 
 

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Find or make the environment that the other scripts run in; prints its Python.
+
+A script started inside an environment uses that one and changes nothing in it. Otherwise
+`.venv` is made in the checkout and reused until pyproject.toml or the extras change. Needs only
+Python 3.10 to 3.13 and pip.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HOME = ROOT / ".venv"
+STAMP = HOME / "specdeploy-environment.json"
+VERSIONS = ("3.13", "3.12", "3.11", "3.10")
+# What an environment must be able to import to stand for an extra.
+NEEDED_BY_EXTRA = {
+    "reference": ("torch", "transformers", "safetensors", "pytriton"),
+    "test": ("pytest", "pytest_cov", "hypothesis", "jsonschema", "mypy"),
+}
+
+
+def environment(extras: Sequence[str]) -> Path:
+    """Return a Python that has specdeploy and the extras.
+
+    Raises:
+        SystemExit: none can be found or made; says why.
+    """
+    if sys.prefix != sys.base_prefix:
+        return _running(extras)
+    wanted = _wanted(extras)
+    if not STAMP.exists() or json.loads(STAMP.read_text()) != wanted:
+        _make(extras, wanted)
+    return HOME / "bin" / "python"
+
+
+def run(argv: Sequence[str | Path], **variables: str) -> int:
+    """Run a command from the checkout's root and return its status."""
+    return subprocess.run(
+        [str(word) for word in argv], cwd=ROOT, env={**os.environ, **variables}, check=False
+    ).returncode
+
+
+def _running(extras: Sequence[str]) -> Path:
+    modules = ["specdeploy", *(name for extra in extras for name in NEEDED_BY_EXTRA[extra])]
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        listed = ",".join(extras)
+        raise SystemExit(
+            f"the environment in {sys.prefix} lacks {', '.join(missing)}\n"
+            f"run `pip install -e '.[{listed}]'` in it, or leave it and one will be made in .venv"
+        )
+    return Path(sys.executable)
+
+
+def _wanted(extras: Sequence[str]) -> dict[str, object]:
+    project = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    return {"pyproject": project, "extras": sorted(extras), "python": str(_base_python())}
+
+
+def _base_python() -> Path:
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if here in VERSIONS:
+        return Path(sys.executable)
+    for version in VERSIONS:
+        if found := shutil.which(f"python{version}"):
+            return Path(found)
+    raise SystemExit(f"Python {' or '.join(VERSIONS)} is needed; this is {here}")
+
+
+def _make(extras: Sequence[str], wanted: dict[str, object]) -> None:
+    print(f"installing specdeploy[{','.join(extras)}] into {HOME} ...", file=sys.stderr)
+    python = _base_python()
+    shutil.rmtree(HOME, ignore_errors=True)
+    # Some distributions split pip off venv; the pip of the base Python then installs into it.
+    own_pip = _quiet([python, "-m", "venv", HOME]) == 0
+    if not own_pip:
+        shutil.rmtree(HOME, ignore_errors=True)
+        _must([python, "-m", "venv", "--without-pip", HOME])
+    made = HOME / "bin" / "python"
+    pip = [made, "-m", "pip"] if own_pip else [python, "-m", "pip", "--python", made]
+    _must([*pip, "install", "--quiet", "--editable", f".[{','.join(extras)}]"])
+    STAMP.write_text(json.dumps(wanted))
+
+
+def _quiet(argv: Sequence[str | Path]) -> int:
+    return subprocess.run(
+        [str(word) for word in argv],
+        cwd=ROOT,
+        check=False,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ).returncode
+
+
+def _must(argv: Sequence[str | Path]) -> None:
+    # stdout is the caller's: this script's own result is one line.
+    finished = subprocess.run(
+        [str(word) for word in argv], cwd=ROOT, check=False, stdout=sys.stderr
+    )
+    if finished.returncode:
+        words = " ".join(str(word) for word in argv)
+        raise SystemExit(f"making .venv failed: `{words}` ended with {finished.returncode}")
+
+
+if __name__ == "__main__":
+    print(environment(sys.argv[1:] or ("reference", "test")))

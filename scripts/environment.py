@@ -87,7 +87,9 @@ def _make(extras: Sequence[str], wanted: dict[str, object]) -> None:
         shutil.rmtree(HOME, ignore_errors=True)
         _must([python, "-m", "venv", "--without-pip", HOME])
     made = HOME / "bin" / "python"
-    pip = [made, "-m", "pip"] if own_pip else [python, "-m", "pip", "--python", made]
+    pip: list[str | Path] = [made if own_pip else python, "-m", "pip"]
+    if not own_pip:
+        pip += ["--python", made]
     _must([*pip, "install", "--quiet", "--editable", f".[{','.join(extras)}]"])
     STAMP.write_text(json.dumps(wanted))
 

@@ -16,6 +16,7 @@ SCHEMAS: Final[Mapping[str, str]] = {
     "manifest": "specdeploy.core.build:EngineManifest",
     "repository": "specdeploy.core.repository:ModelRepository",
     "server": "specdeploy.core.serving:ServerRecord",
+    "inspection": "specdeploy.core.inspection:Inspection",
     "effective-settings": "specdeploy.core.effective:EffectiveSettings",
     "started-file": "specdeploy.core.starter:StartedFile",
     "schema-list": "specdeploy.schemas:SchemaList",

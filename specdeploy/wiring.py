@@ -27,7 +27,9 @@ def config_files() -> ports.ConfigFiles:
 
 def checkpoint_reader() -> ports.CheckpointReader:
     """Return the reader of Hugging Face checkpoint directories."""
-    raise NotImplementedError
+    from specdeploy.adapters.checkpoints import CheckpointFiles  # noqa: PLC0415
+
+    return CheckpointFiles()
 
 
 def tokenizer_reader() -> ports.TokenizerReader:
@@ -44,9 +46,11 @@ def weights_identifier() -> ports.WeightsIdentifier:
     return SampledWeights()
 
 
-def hub_resolver() -> ports.HubResolver:
-    """Return the resolver of Hugging Face Hub ids."""
-    raise NotImplementedError
+def hub_resolver(*, weights: bool = False) -> ports.HubResolver:
+    """Return the resolver of Hugging Face Hub ids; it downloads weights when asked to."""
+    from specdeploy.adapters.hub import HubFiles  # noqa: PLC0415
+
+    return HubFiles(weights=weights)
 
 
 def server_launcher() -> server_ports.ServerLauncher:

@@ -43,5 +43,7 @@ def resolve(loaded: LoadedConfig) -> Deployment:
         CheckpointError: a checkpoint cannot be read.
     """
     return resolve_deployment(
-        loaded, checkpoints=wiring.checkpoint_reader(), hub=wiring.hub_resolver()
+        loaded,
+        checkpoints=wiring.checkpoint_reader(),
+        hub=wiring.hub_resolver(weights=True),
     )

@@ -52,6 +52,7 @@ PROBES: Final = (
 )
 
 SAMPLED_TOKENS: Final = 256
+SAMPLED_NEIGHBOURS: Final = 32
 
 
 class AddedToken(Record):
@@ -136,7 +137,7 @@ class TokenizerSpec(Record):
 
 
 def spread(ids: Sequence[int]) -> Sequence[int]:
-    """Return about ``SAMPLED_TOKENS`` of the ids, evenly spread."""
+    """Return at least ``SAMPLED_TOKENS`` of the ids when there are as many, evenly spread."""
     return ids[:: max(1, len(ids) // SAMPLED_TOKENS)]
 
 
@@ -146,6 +147,7 @@ def vocabulary_probes(words: Sequence[str]) -> list[str]:
     The fixed probes may all be unknown to a small vocabulary. Case is swapped and neighbours
     are joined in several ways, so that lowercasing, splitting and joining rules show.
     """
-    neighbours = list(pairwise(words))[::8]
+    step = max(1, len(words) // SAMPLED_NEIGHBOURS)
+    neighbours = list(pairwise(words))[::step]
     joined = [f"{a}{glue}{b}" for a, b in neighbours for glue in (" ", "  ", "\n", ",", "")]
     return [*words, *(word.swapcase() for word in words[::4]), *joined]

@@ -270,7 +270,7 @@ CODES: Final[dict[str, CodeInfo]] = {
         "Target and draft are the same weights: every draft is accepted and nothing is gained.",
         "choose a smaller draft",
     ),
-    "multimodal": _code(
+    "multimodal-model": _code(
         "warning",
         "A model takes images; speculation with a separate draft serves text requests only.",
         "send text requests only",

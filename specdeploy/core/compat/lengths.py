@@ -57,7 +57,7 @@ def _context(question: PairQuestion) -> Iterator[Finding]:
     positions, usable, asked = _positions(question), usable_length(question), question.max_seq_len
     if usable <= 0 or (asked is not None and asked > usable):
         yield _too_short(question, positions)
-    elif asked is None and positions.get("draft", usable) < positions["target"]:
+    elif asked is None and min(positions.values()) < positions["target"]:
         yield finding(
             "draft-context-shorter",
             f"the draft has {positions['draft']} positions and the target "

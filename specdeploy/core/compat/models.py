@@ -50,7 +50,7 @@ def _usefulness(question: PairQuestion) -> Iterator[Finding]:
 def _images(side: Side, member: Member, method: str) -> Iterator[Finding]:
     if member.model.multimodal and method != "none":
         yield finding(
-            "multimodal",
+            "multimodal-model",
             f"the {side} takes images; speculation serves text requests only",
             side=side,
         )

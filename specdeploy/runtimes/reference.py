@@ -10,6 +10,7 @@ from specdeploy.core.deployment import Deployment, ModelUse
 from specdeploy.core.repository import RepositoryPlan
 from specdeploy.runtimes.base import Capabilities, StepInputs
 from specdeploy.runtimes.reference_engine import MAX_DRAFT_LENGTH, plan_engine_repository
+from specdeploy.runtimes.reference_llmapi import plan_llmapi_repository
 
 _CONVERTER: Final = "specdeploy.adapters.reference_convert"
 
@@ -45,10 +46,6 @@ class ReferenceRuntime:
         """Return every file of the Triton repository."""
         if deployment.shape == "engine":
             return plan_engine_repository(deployment, engines=engines)
-        from specdeploy.runtimes.reference_llmapi import (  # noqa: PLC0415 - until it lands
-            plan_llmapi_repository,
-        )
-
         return plan_llmapi_repository(deployment, engines=engines)
 
     def server_arguments(self, plan: RepositoryPlan) -> Sequence[str]:

@@ -32,7 +32,7 @@ _SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "speculative": (
         "engine/speculative/1/model.py",
         "engine/speculative/1/leaves.py",
-        "engine/speculative/1/request.py",
+        "engine/speculative/1/speculative_request.py",
         "engine/speculative/1/rounds.py",
         "engine/common/fields.py",
         "shared/metrics.py",

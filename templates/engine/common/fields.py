@@ -7,7 +7,7 @@ error that names the tensor. Needs numpy only.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, final
 
@@ -33,12 +33,13 @@ class Fields:
     def __contains__(self, name: str) -> bool:
         return name in self._arrays
 
-    def __iter__(self) -> Iterable[str]:
+    def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
 
     def array(self, name: str) -> Array:
         """Return a tensor without its batch dimension."""
-        return self._arrays[name][0]
+        row: Array = self._arrays[name][0]
+        return row
 
     def integer(self, name: str, default: int) -> int:
         """Return a scalar; ``default`` when it is absent."""
@@ -142,6 +143,9 @@ class Sampling:
     def greedy(self) -> bool:
         """True when the most likely token is always taken."""
         return self.temperature == 0 or self.top_k == 1
+
+
+GREEDY: Final = Sampling()
 
 
 def read_sampling(fields: Fields, *, names: SamplingNames, defaults: Sampling) -> Sampling:

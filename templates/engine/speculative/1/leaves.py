@@ -29,13 +29,7 @@ class Leaves:
         use_draft_logits: Judge drafted tokens by the scores they were drawn from.
     """
 
-    def __init__(
-        self,
-        pb_utils: Any,
-        *,
-        sampling: Sampling,
-        use_draft_logits: bool,  # noqa: ANN401
-    ) -> None:
+    def __init__(self, pb_utils: Any, *, sampling: Sampling, use_draft_logits: bool) -> None:  # noqa: ANN401
         self._pb_utils = pb_utils
         self._sampling = sampling
         self._with_logits = use_draft_logits

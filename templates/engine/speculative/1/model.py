@@ -26,8 +26,8 @@ from fields import Fields, InputError, Sampling, read_lengths
 from leaves import Leaves
 from metrics import SpeculationMetrics
 from prompt_lookup import prompt_lookup
-from request import GenerationRequest, Settings, read_request
 from rounds import NOTHING, Array, Proposal, Propose, RoundError, Rounds, Step
+from speculative_request import GenerationRequest, Settings, read_request
 from stopping import AnswerText, StopRules
 from tokenizers import Tokenizer
 

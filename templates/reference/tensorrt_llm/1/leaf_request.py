@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from fields import (
+    GREEDY,
     LEAF_NAMES,
     Array,
     Fields,
@@ -89,7 +91,7 @@ class LeafLimits:
     vocab_size: int
     decoupled: bool
     exclude_input: bool
-    sampling: Sampling = Sampling()
+    sampling: Sampling = GREEDY
 
 
 def read_call(fields: Fields, limits: LeafLimits) -> LeafCall:
@@ -128,13 +130,16 @@ def read_call(fields: Fields, limits: LeafLimits) -> LeafCall:
 
 
 def word_lists(fields: Fields, name: str) -> list[list[int]]:
-    """Read a ``[2, n]`` list of token runs: their ids one after the other, then where each
-    ends; -1 fills up. Empty when absent or empty."""
+    """Read a ``[2, n]`` list of token runs; empty when absent or empty.
+
+    The first row holds their ids one after the other, the second where each ends; -1 fills
+    it up.
+    """
     if name not in fields:
         return []
     ids, ends = fields.array(name).reshape(2, -1).tolist()
     borders = [0, *(end for end in ends if end > 0)]
-    return [ids[a:b] for a, b in zip(borders, borders[1:], strict=False) if b > a]
+    return [ids[a:b] for a, b in pairwise(borders) if b > a]
 
 
 def _ids(fields: Fields, name: str, vocab_size: int) -> list[int]:

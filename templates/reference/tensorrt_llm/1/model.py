@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 import numpy as np
 import torch
 import triton_python_backend_utils as pb_utils
-from causal_lm import load_model
+from causal_lm import Dtype, load_model
 from fields import Array, Fields, InputError, Sampling
 from leaf import TOKENS_PER_BLOCK, Leaf, LeafAnswer
 from leaf_request import LeafCall, LeafLimits, read_call
@@ -36,7 +36,7 @@ class TritonPythonModel:
         torch.set_num_threads(int(values["threads"]))
         model = load_model(
             values["gpt_model_path"],
-            dtype=values["dtype"],  # type: ignore[arg-type] - load_model checks it
+            dtype=cast("Dtype", values["dtype"]),
             lean=values["lean"] == "true",
             trust_remote_code=values["trust_remote_code"] == "true",
         )

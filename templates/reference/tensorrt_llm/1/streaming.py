@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol, final
 
 from leaf import Leaf
@@ -104,8 +104,8 @@ class WholeCharacters:
         self._pending, self._text = [], ""
         return ids
 
-    def _decode(self, ids: list[int]) -> str:
-        text: str = self._tokenizer.decode(ids, skip_special_tokens=True)
+    def _decode(self, ids: Sequence[int]) -> str:
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
         return text
 
 
@@ -146,8 +146,7 @@ class Streamer:
             with self._leaf.reading(call) as reading:
                 decoder = self._decoder(call)
                 for count, made in enumerate(reading.generate(), start=1):
-                    if receiver.is_cancelled():
-                        raise CancelledError("the request was cancelled")
+                    _check_alive(receiver)
                     ids = decoder.push(made.token, last=made.last)
                     last = made.last or decoder.finished
                     if ids or last:
@@ -157,6 +156,11 @@ class Streamer:
                     yield
         except Exception as error:  # noqa: BLE001 - the thread serves others and must go on
             receiver.fail(error)
+
+
+def _check_alive(receiver: Receiver) -> None:
+    if receiver.is_cancelled():
+        raise CancelledError("the request was cancelled")
 
 
 _DONE = object()

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from fields import Fields, InputError, Sampling, SamplingNames, read_sampling, refuse_unsupported
+from fields import (
+    GREEDY,
+    Fields,
+    InputError,
+    Sampling,
+    SamplingNames,
+    read_sampling,
+    refuse_unsupported,
+)
 
 HONOURED: Final = frozenset(
     {
@@ -44,7 +52,7 @@ class Settings:
     draft_length: int
     max_draft_length: int
     end_ids: frozenset[int] = frozenset()
-    sampling: Sampling = Sampling()
+    sampling: Sampling = GREEDY
 
 
 @dataclass(frozen=True)

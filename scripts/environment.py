@@ -43,6 +43,13 @@ def environment(extras: Sequence[str]) -> Path:
     return HOME / "bin" / "python"
 
 
+def enter(extras: Sequence[str]) -> None:
+    """Go on with the running script inside an environment that has the extras."""
+    python = environment(extras)
+    if python != Path(sys.executable):
+        os.execv(python, [str(python), *sys.argv])
+
+
 def run(argv: Sequence[str | Path], **variables: str) -> int:
     """Run a command from the checkout's root and return its status."""
     return subprocess.run(

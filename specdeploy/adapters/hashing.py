@@ -169,6 +169,7 @@ def _present(path: Path) -> Path:
 
 
 def sha256_of(read: Callable[[int], bytes]) -> str:
+    """Return the SHA-256 (hex) of what ``read(count)`` yields until it yields nothing."""
     digest = hashlib.sha256()
     while block := read(CHUNK_BYTES):
         digest.update(block)

@@ -127,6 +127,8 @@ def _is_artifact(path: Path) -> bool:
 
 def _below(path: Path) -> list[Path]:
     """Look where a workspace, or one digest of it, keeps its artifacts."""
-    patterns = ("engines/*/*/", "repositories/*/", *(f"{role}/" for role in ROLES))
+    patterns = ["engines/*/*/", "repositories/*/"]
+    if path.parent.name == "engines":
+        patterns += [f"{role}/" for role in ROLES]
     found = [p for pattern in patterns for p in sorted(path.glob(pattern))]
-    return [p for p in found if p.is_dir() and STAGING_MARK not in p.name]
+    return [p for p in found if STAGING_MARK not in p.name]

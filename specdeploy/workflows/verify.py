@@ -52,18 +52,28 @@ def _check(directory: Path, artifacts: Artifacts) -> ArtifactCheck:
     found: list[FileEntry] = []
     try:
         found = artifacts.entries(directory, without=name)
-        if repository:
-            differences = _of_repository(artifacts.read_repository(directory), found, artifacts)
-        else:
-            differences = _of_engine(artifacts.read_manifest(directory), found)
     except ArtifactError as error:
-        differences = [Difference(kind="record", path=name, message=str(error))]
+        differences = [Difference(kind="unreadable", path=".", message=str(error))]
+    else:
+        differences = _differences(directory, found, artifacts, repository=repository)
     return ArtifactCheck(
         path=str(directory),
         kind="repository" if repository else "engine",
         files=len(found),
         differences=differences,
     )
+
+
+def _differences(
+    directory: Path, found: Sequence[FileEntry], artifacts: Artifacts, *, repository: bool
+) -> list[Difference]:
+    try:
+        if repository:
+            return _of_repository(artifacts.read_repository(directory), found, artifacts)
+        return _of_engine(artifacts.read_manifest(directory), found)
+    except ArtifactError as error:
+        name = REPOSITORY_RECORD if repository else MANIFEST
+        return [Difference(kind="record", path=name, message=str(error))]
 
 
 def _of_engine(manifest: EngineManifest, found: Sequence[FileEntry]) -> list[Difference]:

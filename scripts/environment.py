@@ -47,7 +47,7 @@ def enter(extras: Sequence[str]) -> None:
     """Go on with the running script inside an environment that has the extras."""
     python = environment(extras)
     if python != Path(sys.executable):
-        os.execv(python, [str(python), *sys.argv])
+        os.execv(python, [str(python), *sys.argv])  # noqa: S606 - an argument list, by design
 
 
 def run(argv: Sequence[str | Path], **variables: str) -> int:

@@ -1,0 +1,101 @@
+"""``run/server.json`` of a workspace."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, final
+
+from pydantic import ValidationError
+
+from specdeploy.core.serving import ServerRecord
+from specdeploy.errors import ArtifactError, ConfigError, ServerError
+
+RECORD: Final = "run/server.json"
+
+
+@final
+class LocalServerRecords:
+    """The record of the one server of a workspace."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._path = workspace / RECORD
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the right to start a server here; the kernel frees it when we die.
+
+        Raises:
+            ServerError: another command holds it.
+            ConfigError: the workspace cannot be written.
+        """
+        with _told(self._path.parent):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = self._path.with_suffix(".lock").open("a")
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise self._held_error() from error
+            yield
+
+    def _held_error(self) -> ServerError:
+        record = self.read()
+        where = f", at {record.endpoints.grpc} (pid {record.pid})" if record else ""
+        return ServerError(
+            f"another specdeploy serve holds this workspace{where}",
+            hint="stop it with: specdeploy stop; or use another --workspace",
+        )
+
+    def read(self) -> ServerRecord | None:
+        """Return the record, or None when there is none.
+
+        Raises:
+            ArtifactError: it is there and cannot be read.
+        """
+        try:
+            return ServerRecord.model_validate_json(self._path.read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValidationError) as error:
+            raise ArtifactError(
+                f"{self._path} cannot be read: {error}",
+                hint="end that tritonserver by hand and remove the file",
+            ) from error
+
+    def write(self, record: ServerRecord) -> None:
+        """Replace the record in one step.
+
+        Raises:
+            ConfigError: the workspace cannot be written.
+        """
+        with _told(self._path):
+            descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=".server-")
+            part = Path(name)
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                    file.write(record.model_dump_json(indent=2) + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                part.replace(self._path)
+            finally:
+                part.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove the record, if any."""
+        with _told(self._path):
+            self._path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {path}: {error.strerror}", hint="choose a writable workspace"
+        ) from error

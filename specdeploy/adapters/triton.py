@@ -1,0 +1,189 @@
+"""Launches tritonserver and holds on to it until every trace of it is gone."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, final
+
+from specdeploy.adapters.ports import choose_ports
+from specdeploy.adapters.procfs import read_arguments, read_process
+from specdeploy.adapters.server_process import (
+    IDENTITY_NAME,
+    ServerProcesses,
+    process_start_time,
+    remove_shared_memory,
+    start_process,
+)
+from specdeploy.adapters.triton_install import (
+    STUB,
+    find_tritonserver,
+    prepare_backends,
+    server_environment,
+)
+from specdeploy.core.serving import (
+    LaunchSpec,
+    Ports,
+    ServerArguments,
+    ServerRecord,
+    endpoints_of,
+    shared_memory_prefix,
+    triton_arguments,
+)
+from specdeploy.errors import ConfigError
+
+# tritonserver counts its exit timeout twice (requests in flight, unloading models), looks
+# once a second, and may hang after it.
+_STOP_MARGIN_S: Final = 3.0
+
+
+@final
+class TritonServer:
+    """A tritonserver that was launched here."""
+
+    def __init__(
+        self, spec: LaunchSpec, ports: Ports, identity: str, child: subprocess.Popen[bytes]
+    ) -> None:
+        self._spec = spec
+        self._child = child
+        self._log_read = 0
+        self._stubs: dict[int, str] | None = None
+        described = spec.description
+        self.record = ServerRecord(
+            state="starting",
+            endpoints=endpoints_of(ports),
+            pid=child.pid,
+            process_started=process_start_time(child.pid) or 0.0,
+            identity=identity,
+            repository=spec.repository,
+            shape=described.shape,
+            method=described.method,
+            entry_model=described.entry_model,
+            models=described.models,
+            streaming=described.streaming,
+            draft_length=described.draft_length,
+            log=spec.log,
+        )
+
+    def exit_status(self) -> int | None:
+        """Return the status it ended with (negative: a signal), or None while it lives."""
+        return self._child.poll()
+
+    def log_lines(self) -> list[str]:
+        """Return every line of the log so far."""
+        return Path(self._spec.log).read_text(encoding="utf-8", errors="replace").splitlines()
+
+    def new_log_lines(self) -> list[str]:
+        """Return the complete lines that were written since the last call."""
+        with Path(self._spec.log).open("rb") as log:
+            log.seek(self._log_read)
+            fresh = log.read()
+        whole = fresh[: fresh.rfind(b"\n") + 1]
+        self._log_read += len(whole)
+        return whole.decode("utf-8", errors="replace").splitlines()
+
+    def lost_models(self) -> list[str]:
+        """Return the models whose process has ended since the first call.
+
+        Triton itself goes on calling such a model ready.
+        """
+        if self._stubs is None:
+            members = ServerProcesses(self.record).members()
+            named = {facts.pid: _model_of(read_arguments(facts.pid)) for facts in members}
+            self._stubs = {pid: model for pid, model in named.items() if model}
+        return sorted({model for pid, model in self._stubs.items() if read_process(pid) is None})
+
+    def stop(self, *, hurry: Callable[[], bool]) -> bool:
+        """End it in order, else by force; leaves no process and no shared memory.
+
+        Args:
+            hurry: Once it returns True, what is left is killed.
+
+        Returns:
+            True when nothing had to be killed.
+        """
+        patience_s = 2 * self._spec.stop_timeout_s + _STOP_MARGIN_S
+        in_order = ServerProcesses(self.record).stop(patience_s, hurry=hurry)
+        self._child.wait()
+        remove_shared_memory(shared_memory_prefix(self.record.identity))
+        return in_order
+
+
+@final
+class TritonLauncher:
+    """Starts tritonserver on this machine."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+
+    def launch(self, spec: LaunchSpec) -> TritonServer:
+        """Start a server and return at once, long before it is ready.
+
+        Raises:
+            MissingToolError: there is no tritonserver, or none for this Python.
+            ServerError: a port that was asked for is in use.
+            ConfigError: the log or the backend folder cannot be written.
+        """
+        install = find_tritonserver(self._environment)
+        backends = prepare_backends(install, Path(spec.state_directory))
+        ports = choose_ports(spec.ports)
+        identity = f"specdeploy-{secrets.token_hex(6)}"
+        arguments = triton_arguments(
+            ServerArguments(
+                identity=identity,
+                repository=spec.repository,
+                backends=str(backends) if backends else None,
+                ports=ports,
+                stop_timeout_s=spec.stop_timeout_s,
+                extra=spec.arguments,
+            )
+        )
+        marked = {IDENTITY_NAME: identity}
+        extra = {**spec.description.environment, **spec.environment, **marked}
+        child = start_process(
+            [str(install.executable), *arguments],
+            environment=server_environment(install, self._environment, extra),
+            log=_writable(Path(spec.log)),
+            outlives_us=spec.outlives_us,
+        )
+        return TritonServer(spec, ports, identity, child)
+
+    def is_running(self, record: ServerRecord) -> bool:
+        """Tell whether the recorded process lives; one that reuses its pid does not count."""
+        return process_start_time(record.pid) == record.process_started
+
+    def stop_recorded(self, record: ServerRecord, *, patience_s: float) -> bool:
+        """End the server that ``record`` describes, and remove its shared memory.
+
+        A process that merely has the recorded pid is left alone.
+
+        Returns:
+            True when it was running.
+        """
+        running = self.is_running(record)
+        ServerProcesses(record).stop(patience_s if running else 0, hurry=lambda: False)
+        remove_shared_memory(shared_memory_prefix(record.identity))
+        return running
+
+
+def _model_of(arguments: list[str]) -> str | None:
+    """Return the model that a Python backend stub serves; None for another process.
+
+    The stub is called with ``<repository>/<model>/<version>/model.py``.
+    """
+    if not arguments[0].endswith(STUB) or len(arguments) < 2:  # noqa: PLR2004 - the first two
+        return None
+    return Path(arguments[1]).parent.parent.name
+
+
+def _writable(log: Path) -> Path:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.touch()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {log}: {error.strerror}", hint="choose a writable workspace"
+        ) from error
+    return log

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, final
 
 from tokenizers import Tokenizer
 
+from specdeploy.adapters.json_files import (
+    LARGEST_TOKENIZER_BYTES,
+    parse_json_object,
+    read_small_file,
+)
 from specdeploy.core.tokenizers import (
     PROBES,
     AddedToken,
@@ -31,8 +37,6 @@ OTHER_FORMATS: Final = (
     "vocab.json",
     "vocab.txt",
 )
-LFS_MARK: Final = b"version https://git-lfs"
-LARGEST_BYTES: Final = 1 << 30
 
 
 @final
@@ -62,24 +66,10 @@ class LocalTokenizers:
 
 
 def _read(path: Path) -> bytes | None:
-    if not path.exists():
-        if path.is_symlink():
-            raise CheckpointError(
-                f"{path} is a broken link to {path.readlink()}",
-                hint="mount or copy the whole models--owner--name folder, not the snapshot alone",
-            )
+    """Return the file's content; None when there is none (a broken link is an error)."""
+    if not os.path.lexists(path):
         return None
-    try:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise CheckpointError(f"{path} is larger than 1 GiB: not a tokenizer")
-        content = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
-    if content.startswith(LFS_MARK):
-        raise CheckpointError(
-            f"{path} is a Git LFS pointer, not the file", hint="run `git lfs pull` there"
-        )
-    return content
+    return read_small_file(path, largest=LARGEST_TOKENIZER_BYTES)
 
 
 def _refuse_other_formats(path: Path) -> None:
@@ -221,12 +211,7 @@ def _content(token: object) -> str | None:
 
 def _read_object(path: Path) -> dict[str, Any]:
     content = _read(path)
-    if content is None:
-        return {}
-    try:
-        return _object(json.loads(content.decode("utf-8-sig")), path)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not JSON: {error}") from error
+    return {} if content is None else parse_json_object(content, source=path.name)
 
 
 def _object(value: object, path: Path) -> dict[str, Any]:

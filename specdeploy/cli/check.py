@@ -87,7 +87,7 @@ def command(
     report = check(request, tools=_tools())
     if as_json:
         present.print_json(report)
-    elif not quiet:
+    else:
         _print_report(report, strict=strict)
     report.raise_if_blocking(strict=strict)
 

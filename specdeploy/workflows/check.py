@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from specdeploy.core.compat import (
     DRAFTLESS_METHODS,
@@ -12,12 +11,14 @@ from specdeploy.core.compat import (
     Member,
     PairQuestion,
     RuntimeFacts,
+    Side,
     check_pair,
 )
 from specdeploy.core.config import METHODS, ModelSection
 from specdeploy.core.hardware import GpuSpec, find_gpu
 from specdeploy.core.resolution import LoadedConfig, decide, shape_of
-from specdeploy.errors import ConfigError
+from specdeploy.errors import CheckpointError, ConfigError
+from specdeploy.runtimes import RUNTIMES
 from specdeploy.workflows.deployment import PairPaths, locate_models
 from specdeploy.workflows.ports import (
     CheckpointReader,
@@ -25,9 +26,6 @@ from specdeploy.workflows.ports import (
     TokenizerReader,
     WeightsIdentifier,
 )
-
-# The reference runtime computes on the CPU; TensorRT-LLM's precisions depend on the GPU.
-PRECISIONS: Final = {"reference": ["fp32", "bf16", "fp16"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ def _question(request: CheckRequest, loaded: LoadedConfig, tools: CheckTools) ->
     decided = decide(loaded, None)
     asked = decided.get("limits.max_seq_len")
     return PairQuestion(
-        target=_member(paths.target, config.target, tools),
+        target=_member("target", paths.target, config.target, tools),
         draft=_draft(paths, config.draft, tools),
         draft_unused=config.draft is not None and config.method in DRAFTLESS_METHODS,
         method=request.head_method or config.method,
@@ -97,21 +95,25 @@ def _question(request: CheckRequest, loaded: LoadedConfig, tools: CheckTools) ->
     )
 
 
-def _member(path: Path, section: ModelSection, tools: CheckTools) -> Member:
-    return Member(
-        path=str(path),
-        model=tools.checkpoints.read_model(path),
-        tokenizer=tools.tokenizers.read_tokenizer(path),
-        weights=tools.weights.identify_weights(path),
-        precision=section.precision,
-        tp=section.tp,
-    )
+def _member(side: Side, path: Path, section: ModelSection, tools: CheckTools) -> Member:
+    try:
+        return Member(
+            path=str(path),
+            model=tools.checkpoints.read_model(path),
+            tokenizer=tools.tokenizers.read_tokenizer(path),
+            weights=tools.weights.identify_weights(path),
+            precision=section.precision,
+            tp=section.tp,
+        )
+    except CheckpointError as error:
+        # Both directories hold files of the same names.
+        raise CheckpointError(f"{side} {path}: {error}", hint=error.hint) from error
 
 
 def _draft(paths: PairPaths, section: ModelSection | None, tools: CheckTools) -> Member | None:
     if paths.draft is None or section is None:
         return None
-    return _member(paths.draft, section, tools)
+    return _member("draft", paths.draft, section, tools)
 
 
 def _by_probability(request: CheckRequest) -> bool:
@@ -136,7 +138,15 @@ def _runtime(loaded: LoadedConfig) -> RuntimeFacts | None:
     if not _names_runtime(loaded):
         return None
     name = loaded.config.runtime.name
-    return RuntimeFacts(name=name, methods=list(METHODS), precisions=PRECISIONS.get(name, []))
+    if name not in RUNTIMES:  # TensorRT-LLM's: what they serve is known, how is not yet
+        return RuntimeFacts(name=name, methods=list(METHODS))
+    can = RUNTIMES[name].capabilities
+    return RuntimeFacts(
+        name=name,
+        methods=list(can.methods),
+        precisions=can.precisions,
+        max_draft_length=can.max_draft_length,
+    )
 
 
 def _gpu(name: str | None) -> GpuSpec | None:

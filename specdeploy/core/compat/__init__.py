@@ -16,6 +16,7 @@ from specdeploy.core.compat.question import (
     MemberFacts,
     PairQuestion,
     RuntimeFacts,
+    Side,
 )
 from specdeploy.core.compat.special_ids import EndTokens, check_special_ids, choose_end_tokens
 from specdeploy.core.compat.tokens import check_tokens, compare_tokenizers
@@ -32,6 +33,7 @@ __all__ = [
     "MemberFacts",
     "PairQuestion",
     "RuntimeFacts",
+    "Side",
     "check_pair",
     "choose_end_tokens",
     "compare_tokenizers",

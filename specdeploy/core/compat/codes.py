@@ -254,6 +254,11 @@ CODES: Final[dict[str, CodeInfo]] = {
         "The head's tensors are not there, so they were not checked.",
         "check again where the weights are",
     ),
+    "mtp-modules-missing": _code(
+        "error",
+        "Method mtp without a draft needs prediction modules in the target, and it has none.",
+        "name a head with --draft, or use another method",
+    ),
     # Models, runtime, hardware
     "draft-not-used": _code(
         "warning",

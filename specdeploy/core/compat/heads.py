@@ -18,6 +18,7 @@ def check_heads(question: PairQuestion) -> Iterator[Finding]:
     """Check the draft's kind against the method, and a head's tensors against the target."""
     draft = question.draft
     if draft is None:
+        yield from _own_modules(question)
         return
     yield from _kind(question.method, draft)
     head = draft.model.head
@@ -25,6 +26,11 @@ def check_heads(question: PairQuestion) -> Iterator[Finding]:
         yield from _hidden_size(question.target.model, draft.model, head)
         yield from _vocabulary(question.target.model, draft.model, head)
         yield from _tensors(draft.model, head)
+
+
+def _own_modules(question: PairQuestion) -> Iterator[Finding]:
+    if question.method == "mtp" and question.target.model.mtp_parameters == 0:
+        yield finding("mtp-modules-missing", "the target has no multi-token-prediction modules")
 
 
 def _kind(method: str, draft: Member) -> Iterator[Finding]:

@@ -107,7 +107,8 @@ class CompatReport(Document):
             IncompatiblePairError: naming the codes that block.
         """
         blocking = ("error", "warning") if strict else ("error",)
-        codes = [finding.code for finding in self.findings if finding.severity in blocking]
+        found = (finding.code for finding in self.findings if finding.severity in blocking)
+        codes = list(dict.fromkeys(found))
         if codes:
             refusal = "incompatible" if self.verdict == "incompatible" else "refused by --strict"
             raise IncompatiblePairError(f"the pair is {refusal}: {', '.join(codes)}")

@@ -42,10 +42,12 @@ def special_ids(member: Member) -> set[int]:
 def _rows(user: Member, user_side: str, model: Member, side: str) -> Iterator[Finding]:
     """Find tokens of ``user`` for which ``model`` has no row."""
     rows = model.model.vocab_size
-    beyond = {i for i in _all_ids(user) if i >= rows}
     if user is model:
         # Its own special ids are judged apart, with a better remedy.
-        beyond -= special_ids(user)
+        beyond = {i for i in _all_ids(user) - special_ids(user) if i >= rows}
+    else:
+        # Ids without a row of its own are never emitted.
+        beyond = {i for i in _all_ids(user) if rows <= i < user.model.vocab_size}
     needed = sorted(beyond & _needed_ids(user))
     rest = sorted(beyond.difference(needed))
     for code, ids in (("ids-beyond-vocabulary", needed), ("added-ids-beyond-vocabulary", rest)):

@@ -109,3 +109,9 @@ def test_a_whole_model_cannot_be_a_head() -> None:
 
 def test_a_head_of_another_kind_is_an_error() -> None:
     assert "head-kind-differs" in codes(with_head(a_head("medusa"), method="eagle3"), "error")
+
+
+def test_mtp_without_a_draft_needs_modules_in_the_target() -> None:
+    assert codes(ask(draft=None, method="mtp"), "error") == {"mtp-modules-missing"}
+    target = a_member("target", model=a_model(mtp_parameters=1000))
+    assert ask(target=target, draft=None, method="mtp").findings == []

@@ -43,7 +43,7 @@ TOKENIZER_FILES: Final = (
 )
 _SHARD: Final = re.compile(r"-\d+-of-(\d{1,6})\.safetensors$")
 _NOT_WEIGHTS: Final = ("adapter_", "consolidated")
-_PICKLES: Final = ("pytorch_model*.bin", "*.pt", "*.pth")
+_PICKLES: Final = ("pytorch_model*.bin", "medusa_lm_head.pt", "consolidated*.pth")
 _BYTES_PER_GB: Final = 10**9
 
 
@@ -121,8 +121,13 @@ def checkpoint_name(directory: Path) -> str:
     absolute = directory.absolute()
     for part in absolute.parts:
         if part.startswith("models--"):
-            return part.removeprefix("models--").replace("--", "/", 1)
-    return directory.resolve().name or str(absolute)
+            return _printable(part.removeprefix("models--").replace("--", "/", 1))
+    return _printable(directory.resolve().name or str(absolute))
+
+
+def _printable(name: str) -> str:
+    """Replace the bytes of a file name that are not UTF-8."""
+    return name.encode("utf-8", "replace").decode()
 
 
 def _read_tensors(directory: Path) -> list[TensorInfo] | None:

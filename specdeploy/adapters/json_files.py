@@ -54,8 +54,12 @@ def parse_json_object(data: bytes, *, source: str, unique_keys: bool = True) -> 
             parse_float=_finite,
             object_pairs_hook=_unique if unique_keys else None,
         )
+        if unique_keys and b"\\ud" in data.lower():
+            json.dumps(value, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{source} is not UTF-8 (byte {error.start})") from error
+    except UnicodeEncodeError as error:
+        raise CheckpointError(f"{source} holds half of a surrogate pair") from error
     except RecursionError as error:
         raise CheckpointError(f"{source} is nested too deeply") from error
     except ValueError as error:

@@ -64,12 +64,14 @@ def command(path: str, *, tp: int, kv_dtype: str, as_json: bool, verbose: int, q
 def _print_table(result: Inspection) -> None:
     # rich costs as much as click to import, and only tables need it.
     from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
-    table = Table(title=result.name, show_header=False, title_justify="left")
+    table = Table(title=Text(result.name), show_header=False, title_justify="left")
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
     for row in _rows(result):
-        table.add_row(*row)
+        # Text: a checkpoint's own words are no markup and move no cursor.
+        table.add_row(*map(Text, row))
     present.console().print(table)
 
 

@@ -28,6 +28,8 @@ from specdeploy.core.unknown import count_unknown, family_unknown
 from specdeploy.errors import CheckpointError
 
 _LANGUAGE_PARTS = ("text_config", "language_config", "llm_config", "transformer_layer_config")
+_HEAD_KEYS = ("draft_vocab_size", "target_hidden_size", "eagle_config")
+_QUANTIZATION_KEYS = ("quantization_config", "compression_config")
 _VISION_PARTS = ("vision_config", "audio_config", "visual")
 
 
@@ -56,7 +58,7 @@ def language_facts(config: Mapping[str, object]) -> tuple[ConfigFacts, bool]:
     for key in _LANGUAGE_PARTS:
         part = as_table(config.get(key), key=key)
         if part:
-            outside = {k: v for k, v in config.items() if k == "draft_vocab_size"}
+            outside = {k: v for k, v in config.items() if k in _HEAD_KEYS}
             return ConfigFacts({**part, **outside}, outer=config), True
     return ConfigFacts(config), False
 
@@ -140,9 +142,8 @@ def _common(subject: _Subject, parts: ParameterBreakdown, *, layers: int) -> Mod
     """Return what every family states alike."""
     contents, facts = subject.contents, subject.facts
     dtype, note = read_dtype(facts, _stored_types(contents))
-    declared = as_table(contents.config.get("quantization_config"), key="quantization_config")
     quantization = describe_quantization(
-        declared or facts.table("quantization_config"), contents.quantization
+        _declared_quantization(contents.config, facts), contents.quantization
     )
     rows = facts.whole("vocab_size")
     return ModelSpec(
@@ -168,6 +169,16 @@ def _common(subject: _Subject, parts: ParameterBreakdown, *, layers: int) -> Mod
         multimodal=is_multimodal(contents.config),
         notes=[note] if note else [],
     )
+
+
+def _declared_quantization(
+    config: Mapping[str, object], facts: ConfigFacts
+) -> Mapping[str, object] | None:
+    for key in _QUANTIZATION_KEYS:
+        table = as_table(config.get(key), key=key) or facts.table(key)
+        if table:
+            return table
+    return None
 
 
 def is_multimodal(config: Mapping[str, object]) -> bool:

@@ -89,7 +89,7 @@ def _notes(spec: ModelSpec, *, tp: int, kv_dtype: str) -> list[str]:
     notes = []
     if spec.attention_heads % tp:
         notes.append(f"{spec.attention_heads} attention heads cannot be split over tp {tp}")
-    if kv_dtype in {"fp4", "nvfp4"}:
+    if kv_dtype in {"fp4", "nvfp4", "int4"}:
         notes.append("the block scales of a 4-bit KV cache (1/16 byte per value) are not counted")
     if spec.state_bytes_per_sequence:
         notes.append("linear-attention layers keep a fixed state per sequence beside the KV cache")

@@ -16,6 +16,7 @@ KV_BITS: Final = {
     "fp16": 16,
     "fp8": 8,
     "int8": 8,
+    "int4": 4,
     "fp4": 4,
     "nvfp4": 4,
 }

@@ -105,10 +105,11 @@ def _weight_scheme(facts: Mapping[str, object]) -> Mapping[str, object]:
     if facts.get("load_in_8bit") is True:
         return {"bits": 8}
     groups = as_table(facts.get("config_groups"), key="config_groups") or {}
-    for group in groups.values():
-        weights = as_table(group, key="config_groups") or {}
-        return as_table(weights.get("weights"), key="weights") or {}
-    return {}
+    tables = [as_table(group, key="config_groups") or {} for group in groups.values()]
+    schemes = [as_table(table.get("weights"), key="weights") or {} for table in tables]
+    # Groups of different widths have no one number of bits.
+    same = len({str(scheme.get("num_bits")) for scheme in schemes}) == 1
+    return schemes[0] if same else {}
 
 
 def _first_whole(

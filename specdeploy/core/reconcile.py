@@ -52,7 +52,7 @@ def _without_headers(spec: ModelSpec, pickle_bytes: int | None) -> ModelSpec:
 def _check_layers(spec: ModelSpec, groups: TensorGroups) -> None:
     missing = sorted(set(range(spec.layers)) - groups.layers)
     # A pruned block may hold nothing at all.
-    if missing and spec.known_family and not _has_empty_blocks(spec):
+    if missing and not _has_empty_blocks(spec):
         shown = ", ".join(str(index) for index in missing[:5])
         raise CheckpointError(
             f"the weight files hold no tensors of {len(missing)} of {spec.layers} layers "
@@ -88,7 +88,8 @@ def _own(spec: ModelSpec, main: list[TensorInfo]) -> list[TensorInfo]:
 def _with_count(spec: ModelSpec, counted: int | None) -> ModelSpec:
     if counted is None or counted == spec.parameters or spec.breakdown is None:
         return spec
-    if counted < spec.parameters and spec.head is None:
+    # A head may take its output projection from the target.
+    if counted < spec.parameters - (spec.breakdown.lm_head if spec.head else 0):
         raise CheckpointError(
             f"the weight files hold {counted:,} of the {spec.parameters:,} parameters "
             "that config.json describes",

@@ -28,9 +28,9 @@ _FULL, _SLIDING = "full_attention", "sliding_attention"
 
 def family_unknown(architecture: str, model_type: str | None) -> CheckpointError:
     """Return the refusal of a family that has no weight files to look at."""
-    return CheckpointError(
-        f"model family not known: {architecture or 'no architecture'} "
-        f"(model_type {model_type or 'absent'})",
+    return kv_layout_unknown(
+        architecture or "no architecture named",
+        reason=f"model_type {model_type or 'absent'} is not a known family",
         hint="with the safetensors files in the directory its sizes are read from their headers",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,14 +32,17 @@ def inspect(
         ConfigError: it cannot be served so.
     """
     path = _locate(request.reference, hub)
-    return inspect_model(
-        checkpoints.read_model(path), path=str(path), tp=request.tp, kv_dtype=request.kv_dtype
-    )
+    spec = checkpoints.read_model(path)
+    shown = str(path).encode("utf-8", "replace").decode()
+    return inspect_model(spec, path=shown, tp=request.tp, kv_dtype=request.kv_dtype)
 
 
 def _locate(reference: str, hub: HubResolver) -> Path:
-    path = Path(reference).expanduser()
-    if path.exists() or path.is_symlink() or not HUB_ID.fullmatch(reference):
+    if not reference:
+        raise CheckpointError("no checkpoint is named")
+    # os.path, unlike pathlib, answers for every text that a user may type.
+    path = Path(os.path.expanduser(reference))  # noqa: PTH111
+    if os.path.lexists(path) or not HUB_ID.fullmatch(reference):
         return path
     try:
         return hub.resolve(reference)

@@ -41,21 +41,33 @@ def find_family(
     their own.
     """
     model_type = facts.text("model_type") or _type_of(architecture)
-    style = STYLES.get(SAME_AS.get(model_type, model_type))
-    if style is None and architecture == PRUNED:
-        style = STYLES["deci"]
-    if style is None and head is not None:
-        style = STYLES["llama"]
-    if style is None:
-        return None
-    wrapper = architecture.endswith("ForConditionalGeneration")
-    own = not architecture or architecture in style.architectures
-    if not (own or head is not None or wrapper):
-        return None
-    known = facts.with_defaults({**style.absent, **(style.nested_absent if nested else {})})
+    known_type = SAME_AS.get(model_type, model_type)
+    if head is not None:
+        style = _style_of_head(architecture, known_type, head)
+    else:
+        style = STYLES.get("deci" if architecture == PRUNED else known_type)
+        wrapper = nested or architecture.endswith("ForConditionalGeneration")
+        if style and not wrapper and architecture not in ("", *style.architectures):
+            return None
+    return None if style is None else _apply(style, facts, nested=nested)
+
+
+def _apply(style: Style, facts: ConfigFacts, *, nested: bool) -> Family:
+    sizes = style.nested_absent if nested else {}
+    context = {"max_position_embeddings": style.context} if style.context else {}
+    known = facts.with_defaults({**sizes, **context, **style.absent})
     if style.adapt is not None:
         known = known.with_values(style.adapt(known))
     return Family(facts=known, style=style)
+
+
+def _style_of_head(architecture: str, model_type: str, head: HeadKind) -> Style | None:
+    """A head's layers are named by its class, else by its type; Medusa has none of its own."""
+    for style in STYLES.values():
+        if architecture.startswith(style.architectures):
+            return style
+    plain = head == "medusa" or model_type in {"", "eagle", "eagle3"}
+    return STYLES.get("llama" if plain else model_type)
 
 
 def _type_of(architecture: str) -> str:

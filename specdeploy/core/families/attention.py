@@ -14,11 +14,13 @@ from specdeploy.errors import CheckpointError
 _UNKNOWN_CACHE_KEYS = ("compress_ratios", "o_lora_rank", "q_lora_rank", "kv_lora_rank")
 
 
-def kv_layout_unknown(architecture: str, *, reason: str) -> CheckpointError:
+_NO_GUESS = "specdeploy does not guess; plan this model with its serving runtime's own figures"
+
+
+def kv_layout_unknown(architecture: str, *, reason: str, hint: str = _NO_GUESS) -> CheckpointError:
     """Return the error for a cache whose size cannot be worked out."""
     return CheckpointError(
-        f"KV layout not known for this architecture: {architecture} ({reason})",
-        hint="specdeploy does not guess; plan this model with its serving runtime's own figures",
+        f"KV layout not known for this architecture: {architecture} ({reason})", hint=hint
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from specdeploy.core.families.facts import ConfigFacts, as_table, bounded
+from specdeploy.core.families.facts import ConfigFacts, as_table, bounded, shown
 from specdeploy.core.models import RopeSpec, SpecialIds
 from specdeploy.errors import CheckpointError
 
@@ -33,7 +33,7 @@ def read_dtype(facts: ConfigFacts, stored: Mapping[str, int]) -> tuple[str, str 
         name = _DTYPE_NAMES.get(name, name)
         if name not in DTYPE_BYTES:
             raise CheckpointError(
-                f"config.json: torch_dtype {declared!r:.60} is not one of {', '.join(DTYPE_BYTES)}"
+                f"config.json: torch_dtype {shown(declared)} is not one of {', '.join(DTYPE_BYTES)}"
             )
         return name, None
     plain = {dtype: size for dtype, size in stored.items() if dtype in _STORED}
@@ -58,7 +58,7 @@ def read_rope(facts: ConfigFacts) -> RopeSpec:
     kind = table.get("rope_type", table.get("type", "default"))
     original = table.get("original_max_position_embeddings")
     if not isinstance(kind, str):
-        raise CheckpointError(f"config.json: rope type should be text, not {kind!r:.60}")
+        raise CheckpointError(f"config.json: rope type should be text, not {shown(kind)}")
     return RopeSpec(
         kind=kind,
         factor=_factor(table.get("factor")),
@@ -83,7 +83,7 @@ def _factor(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value > _LARGEST_FACTOR:
-        raise CheckpointError(f"config.json: rope factor should be a number, not {value!r:.60}")
+        raise CheckpointError(f"config.json: rope factor should be a number, not {shown(value)}")
     return float(value)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from specdeploy.core.families.attention import gated_delta, grouped, latent
-from specdeploy.core.families.facts import ConfigFacts
+from specdeploy.core.families.attention import gated_delta, grouped, kv_layout_unknown, latent
+from specdeploy.core.families.facts import ConfigFacts, shown
 from specdeploy.core.families.layers import Layer, Stack, linear, mlp, norm
 from specdeploy.core.families.style import Style, switched
 from specdeploy.errors import CheckpointError
@@ -72,7 +72,10 @@ def layer_kinds(facts: ConfigFacts, style: Style) -> list[str]:
     """
     count = facts.whole("num_hidden_layers")
     listed = facts.items("layer_types")
-    kinds = _rule_kinds(facts, style, count) if listed is None else _listed_kinds(listed, count)
+    if listed is None:
+        kinds = _rule_kinds(facts, style, count)
+    else:
+        kinds = _listed_kinds(listed, count, style.architectures[0])
     window = facts.optional("sliding_window", least=0)
     context = facts.whole("max_position_embeddings")
     if not window or window >= context:
@@ -80,16 +83,14 @@ def layer_kinds(facts: ConfigFacts, style: Style) -> list[str]:
     return kinds
 
 
-def _listed_kinds(listed: list[object], count: int) -> list[str]:
+def _listed_kinds(listed: list[object], count: int, architecture: str) -> list[str]:
     if len(listed) != count:
         raise CheckpointError(
             f"config.json: layer_types has {len(listed)} entries for {count} layers"
         )
     for name in listed:
         if not isinstance(name, str) or name not in _KINDS:
-            raise CheckpointError(
-                f"KV layout not known for this architecture: layer type {name!r:.60}"
-            )
+            raise kv_layout_unknown(architecture, reason=f"layer type {shown(name)}")
     return [_KINDS[str(name)] for name in listed]
 
 
@@ -128,4 +129,4 @@ def _with_feed_forward(layer: Layer, facts: ConfigFacts, style: Style, *, index:
 def inner_width(facts: ConfigFacts, style: Style) -> int:
     """Return the dense feed-forward width."""
     usual = style.inner_factor and style.inner_factor * facts.whole("hidden_size")
-    return facts.whole("intermediate_size", default=usual)
+    return facts.whole(style.dense_key, default=usual)

@@ -96,14 +96,14 @@ class ConfigFacts:
         """Return a truth value; absent and null count as false."""
         value = self.get(key)
         if value is not None and not isinstance(value, bool):
-            raise CheckpointError(f"config.json: {key} should be true or false, not {value!r:.60}")
+            raise CheckpointError(f"config.json: {key} should be true or false, not {shown(value)}")
         return bool(value)
 
     def text(self, key: str) -> str | None:
         """Return a string, or None when the key is absent or null."""
         value = self.get(key)
         if value is not None and not isinstance(value, str):
-            raise CheckpointError(f"config.json: {key} should be text, not {value!r:.60}")
+            raise CheckpointError(f"config.json: {key} should be text, not {shown(value)}")
         return value
 
     def table(self, key: str) -> Mapping[str, object] | None:
@@ -114,7 +114,7 @@ class ConfigFacts:
         """Return a list, or None when the key is absent or null."""
         value = self.get(key)
         if value is not None and not isinstance(value, list):
-            raise CheckpointError(f"config.json: {key} should be a list, not {value!r:.60}")
+            raise CheckpointError(f"config.json: {key} should be a list, not {shown(value)}")
         return value
 
     def for_layer(self, index: int) -> ConfigFacts:
@@ -147,11 +147,10 @@ class ConfigFacts:
 def bounded(value: object, *, key: str, least: int = 1) -> int:
     """Return ``value`` when it is a whole number a model can have for ``key``."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise CheckpointError(f"config.json: {key} should be a whole number, not {value!r:.60}")
+        raise CheckpointError(f"config.json: {key} should be a whole number, not {shown(value)}")
     most = _LARGEST.get(key, _LARGEST_SIZE)
     if not least <= value <= most:
-        shown = str(value) if abs(value) < 1 << 64 else f"a number of {value.bit_length()} bits"
-        raise CheckpointError(f"config.json: {key} is {shown}; expected {least} to {most}")
+        raise CheckpointError(f"config.json: {key} is {shown(value)}; expected {least} to {most}")
     return value
 
 
@@ -160,8 +159,19 @@ def as_table(value: object, *, key: str) -> Mapping[str, object] | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise CheckpointError(f"config.json: {key} should be an object, not {value!r:.60}")
+        raise CheckpointError(f"config.json: {key} should be an object, not {shown(value)}")
     return {str(name): item for name, item in value.items()}
+
+
+def shown(value: object) -> str:
+    """Return a value as an error quotes it: short, whatever a broken file holds."""
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, int) and abs(value) >= 1 << 64:
+        return f"a number of {value.bit_length()} bits"
+    return f"{value!r:.60}"
 
 
 def _spellings(key: str) -> tuple[str, ...]:

@@ -35,9 +35,7 @@ def head_kind(
     if "eagle" in word:
         return "eagle"
     # EAGLE-1 heads were published under their target's architecture.
-    if tensors and any(tensor.name.endswith("fc.weight") for tensor in tensors):
-        return "eagle"
-    return None
+    return "eagle" if _fusion(tensors or []) else None
 
 
 def count_head(facts: ConfigFacts, style: Style, kind: HeadKind) -> Stack:
@@ -65,9 +63,9 @@ def describe_head(
     return spec if tensors is None else _with_tensors(spec, tensors)
 
 
-def _with_tensors(spec: DraftHeadSpec, tensors: Iterable[TensorInfo]) -> DraftHeadSpec:
+def _with_tensors(spec: DraftHeadSpec, tensors: list[TensorInfo]) -> DraftHeadSpec:
     by_end = {tensor.name.rsplit(".", 1)[-1]: tensor for tensor in tensors}
-    fusion = next((t for t in tensors if t.name.endswith("fc.weight")), None)
+    fusion = _fusion(tensors)
     return spec.evolve(
         has_embedding=any(tensor.is_embedding for tensor in tensors),
         has_lm_head=any(tensor.is_lm_head for tensor in tensors),
@@ -77,8 +75,15 @@ def _with_tensors(spec: DraftHeadSpec, tensors: Iterable[TensorInfo]) -> DraftHe
     )
 
 
+def _fusion(tensors: Iterable[TensorInfo]) -> TensorInfo | None:
+    """Return the projection that joins target states and embedding."""
+    return next((t for t in tensors if t.name.removeprefix("model.") == "fc.weight"), None)
+
+
 def _eagle3(facts: ConfigFacts, style: Style) -> Stack:
     """EAGLE-3: three target states fused to one, and a layer over it and the embedding."""
+    if style.attention != "grouped":
+        raise CheckpointError("EAGLE-3 heads with latent attention are not known")
     hidden = facts.whole("hidden_size")
     target = facts.whole("target_hidden_size", default=hidden)
     settings = facts.table("eagle_config") or {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from specdeploy.core.families.facts import ConfigFacts, as_table, bounded
+from specdeploy.core.families.facts import ConfigFacts, as_table, bounded, shown
 from specdeploy.core.families.layers import Heads, Layer, Stack, gqa, linear, mlp, norm
 from specdeploy.core.models import KvWidth
 from specdeploy.errors import CheckpointError
@@ -82,7 +82,7 @@ def _feed_forward(facts: ConfigFacts, part: Mapping[str, object]) -> tuple[int, 
 def _width(multiplier: object, hidden: int) -> int:
     """Two thirds of ``multiplier * hidden`` gated units, rounded up to a multiple of 256."""
     if isinstance(multiplier, bool) or not isinstance(multiplier, (int, float)):
-        raise CheckpointError(f"config.json: ffn_mult should be a number, not {multiplier!r:.60}")
+        raise CheckpointError(f"config.json: ffn_mult should be a number, not {shown(multiplier)}")
     inner = int(2 * multiplier * hidden / 3)
     return bounded(-(-inner // _MULTIPLE) * _MULTIPLE, key="intermediate_size")
 

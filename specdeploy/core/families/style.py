@@ -26,6 +26,7 @@ class Style:
     """One family's decoder. The defaults describe Llama.
 
     Attributes:
+        context: Positions of a config that does not say.
         norms: Norms of hidden width per layer, or a rule.
         absent: Values of keys that a config of this family may leave out.
         nested_absent: The same for sizes, which only a nested text_config leaves out.
@@ -36,6 +37,7 @@ class Style:
     """
 
     architectures: tuple[str, ...]
+    context: int | None = None
     attention: Attention = "grouped"
     qkv_bias: Switch = False
     o_bias: Switch = False
@@ -51,6 +53,7 @@ class Style:
     final_norm: bool = True
     learned_positions: int | None = None
     inner_factor: int | None = None
+    dense_key: str = "intermediate_size"
     window: WindowRule = "none"
     linear_every: int | None = None
     mtp_key: str | None = None

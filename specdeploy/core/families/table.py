@@ -21,7 +21,6 @@ _LLAMA_SIZES: Final = {
     "intermediate_size": 11008,
     "num_hidden_layers": 32,
     "num_attention_heads": 32,
-    "max_position_embeddings": 2048,
 }
 _GEMMA3_SIZES: Final = {
     "vocab_size": 262_208,
@@ -29,7 +28,6 @@ _GEMMA3_SIZES: Final = {
     "intermediate_size": 9216,
     "num_hidden_layers": 26,
     "num_attention_heads": 8,
-    "max_position_embeddings": 131_072,
 }
 _DELTA: Final = {
     "head_dim": 256,
@@ -38,6 +36,13 @@ _DELTA: Final = {
     "linear_value_head_dim": 128,
     "linear_num_key_heads": 16,
     "linear_num_value_heads": 32,
+}
+_QWEN3_5_SIZES: Final = {
+    "vocab_size": 248_320,
+    "hidden_size": 4096,
+    "intermediate_size": 12288,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 16,
 }
 _LATENT: Final = {"qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128}
 
@@ -70,9 +75,18 @@ def _letters_to_number(facts: ConfigFacts) -> Mapping[str, object]:
     return {"sliding_window_pattern": len(pattern)} if isinstance(pattern, str) else {}
 
 
+def _chunks(facts: ConfigFacts) -> Mapping[str, object]:
+    """Llama 4: layers with rotary positions attend within a chunk, every fourth one fully."""
+    count = facts.whole("num_hidden_layers")
+    rotary = facts.items("no_rope_layers") or [(i + 1) % 4 for i in range(count)]
+    kinds = ["sliding_attention" if flag else "full_attention" for flag in rotary]
+    return {"layer_types": kinds, "sliding_window": facts.get("attention_chunk_size")}
+
+
 STYLES: Final[Mapping[str, Style]] = {
     "llama": Style(
         ("LlamaForCausalLM",),
+        context=2_048,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         mlp_bias="mlp_bias",
@@ -81,18 +95,21 @@ STYLES: Final[Mapping[str, Style]] = {
     "deci": Style(("DeciLMForCausalLM",)),
     "mistral": Style(
         ("MistralForCausalLM",),
+        context=131_072,
         window="all",
         absent={"sliding_window": 4096, "num_key_value_heads": 8},
         nested_absent={**_LLAMA_SIZES, "intermediate_size": 14336},
     ),
     "ministral3": Style(
         ("Ministral3ForCausalLM",),
+        context=262_144,
         window="all",
         absent={"num_key_value_heads": 8, "head_dim": 128},
     ),
-    "qwen2": Style(("Qwen2ForCausalLM",), qkv_bias=True, window="qwen"),
+    "qwen2": Style(("Qwen2ForCausalLM",), context=32_768, qkv_bias=True, window="qwen"),
     "qwen3": Style(
         ("Qwen3ForCausalLM",),
+        context=32_768,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         qk_norm="per_head_dim",
@@ -101,12 +118,14 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "gemma": Style(
         ("GemmaForCausalLM",),
+        context=8_192,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         absent={**_TIED, "head_dim": 256},
     ),
     "gemma2": Style(
         ("Gemma2ForCausalLM",),
+        context=8_192,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         norms=4,
@@ -120,6 +139,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "gemma3_text": Style(
         ("Gemma3ForCausalLM",),
+        context=131_072,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         qk_norm="per_head_dim",
@@ -133,9 +153,10 @@ STYLES: Final[Mapping[str, Style]] = {
         },
         nested_absent=_GEMMA3_SIZES,
     ),
-    "phi3": Style(("Phi3ForCausalLM",), window="all"),
+    "phi3": Style(("Phi3ForCausalLM",), context=4_096, window="all"),
     "phi": Style(
         ("PhiForCausalLM",),
+        context=2_048,
         qkv_bias=True,
         o_bias=True,
         mlp_bias=True,
@@ -147,6 +168,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "gpt2": Style(
         ("GPT2LMHeadModel",),
+        context=1_024,
         qkv_bias=True,
         o_bias=True,
         mlp_bias=True,
@@ -158,6 +180,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "gpt_bigcode": Style(
         ("GPTBigCodeForCausalLM",),
+        context=1_024,
         qkv_bias=True,
         o_bias=True,
         mlp_bias=True,
@@ -170,6 +193,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "gpt_neox": Style(
         ("GPTNeoXForCausalLM",),
+        context=2_048,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         mlp_bias=True,
@@ -179,6 +203,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "falcon": Style(
         ("FalconForCausalLM",),
+        context=2_048,
         qkv_bias="bias",
         o_bias="bias",
         mlp_bias="bias",
@@ -190,12 +215,12 @@ STYLES: Final[Mapping[str, Style]] = {
             **_TIED,
             "multi_query": True,
             "parallel_attn": True,
-            "max_position_embeddings": 2048,
         },
         adapt=_falcon_keys,
     ),
     "starcoder2": Style(
         ("Starcoder2ForCausalLM",),
+        context=4_096,
         qkv_bias="use_bias",
         o_bias="use_bias",
         mlp_bias="use_bias",
@@ -206,6 +231,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "stablelm": Style(
         ("StableLmForCausalLM",),
+        context=4_096,
         qkv_bias="use_qkv_bias",
         norm_bias=True,
         norms=partial(_parallel, 2, "use_parallel_residual"),
@@ -214,6 +240,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "olmo": Style(
         ("OlmoForCausalLM",),
+        context=2_048,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         norms=0,
@@ -221,12 +248,14 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "olmo2": Style(
         ("Olmo2ForCausalLM",),
+        context=2_048,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         qk_norm="full",
     ),
     "cohere": Style(
         ("CohereForCausalLM",),
+        context=8_192,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         norms=1,
@@ -236,6 +265,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "cohere2": Style(
         ("Cohere2ForCausalLM",),
+        context=8_192,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         norms=1,
@@ -244,12 +274,14 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "granite": Style(
         ("GraniteForCausalLM",),
+        context=2_048,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         mlp_bias="mlp_bias",
     ),
     "smollm3": Style(
         ("SmolLM3ForCausalLM",),
+        context=32_768,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         mlp_bias="mlp_bias",
@@ -257,12 +289,14 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "glm4": Style(
         ("Glm4ForCausalLM",),
+        context=131_072,
         qkv_bias="attention_bias",
         norms=4,
         absent={"attention_bias": True, "head_dim": 128, "num_key_value_heads": 2},
     ),
     "exaone": Style(
-        ("ExaoneForCausalLM",),
+        ("ExaoneForCausalLM", "LlamaForCausalLM"),
+        context=4_096,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         mlp_bias="mlp_bias",
@@ -270,6 +304,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "exaone4": Style(
         ("Exaone4ForCausalLM",),
+        context=2_048,
         qk_norm="per_head_dim",
         window=4,
         absent={"sliding_window": 4096},
@@ -277,6 +312,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "seed_oss": Style(
         ("SeedOssForCausalLM",),
+        context=524_288,
         qkv_bias="attention_bias",
         o_bias="attention_out_bias",
         mlp_bias="mlp_bias",
@@ -284,6 +320,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "nemotron": Style(
         ("NemotronForCausalLM",),
+        context=4_096,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         mlp_bias="mlp_bias",
@@ -292,12 +329,14 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "mixtral": Style(
         ("MixtralForCausalLM",),
+        context=131_072,
         window="all",
         mixture=mixture.every_layer,
         absent={"num_key_value_heads": 8, "num_experts": 8, "num_experts_per_tok": 2},
     ),
     "qwen2_moe": Style(
         ("Qwen2MoeForCausalLM",),
+        context=32_768,
         qkv_bias="qkv_bias",
         window="qwen",
         mixture=mixture.qwen,
@@ -305,6 +344,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "qwen3_moe": Style(
         ("Qwen3MoeForCausalLM",),
+        context=32_768,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         qk_norm="per_head_dim",
@@ -313,6 +353,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "olmoe": Style(
         ("OlmoeForCausalLM",),
+        context=4_096,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         qk_norm="full",
@@ -320,12 +361,30 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "granitemoe": Style(
         ("GraniteMoeForCausalLM",),
+        context=2_048,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         mixture=mixture.every_layer,
     ),
+    "llama4_text": Style(
+        ("Llama4ForCausalLM",),
+        context=131_072,
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        dense_key="intermediate_size_mlp",
+        mixture=mixture.llama4,
+        absent={
+            "attention_chunk_size": 8192,
+            "head_dim": 128,
+            "num_key_value_heads": 8,
+            "num_experts": 16,
+            "num_experts_per_tok": 1,
+        },
+        adapt=_chunks,
+    ),
     "gpt_oss": Style(
         ("GptOssForCausalLM",),
+        context=131_072,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         sinks=True,
@@ -335,6 +394,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "glm4_moe": Style(
         ("Glm4MoeForCausalLM",),
+        context=131_072,
         qkv_bias="attention_bias",
         qk_norm="per_head_dim",
         qk_norm_switch="use_qk_norm",
@@ -343,6 +403,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "deepseek_v2": Style(
         ("DeepseekV2ForCausalLM",),
+        context=2_048,
         attention="latent",
         qkv_bias="attention_bias",
         mixture=mixture.deepseek,
@@ -350,6 +411,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "deepseek_v3": Style(
         ("DeepseekV3ForCausalLM", "KimiK2ForCausalLM"),
+        context=4_096,
         attention="latent",
         qkv_bias="attention_bias",
         mixture=partial(mixture.deepseek, balance_bias=True),
@@ -358,6 +420,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "qwen3_next": Style(
         ("Qwen3NextForCausalLM",),
+        context=32_768,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         output_gate=True,
@@ -369,6 +432,7 @@ STYLES: Final[Mapping[str, Style]] = {
     ),
     "qwen3_5_text": Style(
         ("Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"),
+        context=32_768,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         output_gate=True,
@@ -376,15 +440,11 @@ STYLES: Final[Mapping[str, Style]] = {
         linear_every=4,
         mtp_key="mtp_num_hidden_layers",
         absent=_DELTA,
-        nested_absent={
-            "vocab_size": 248_320,
-            "intermediate_size": 12288,
-            "num_attention_heads": 16,
-            "max_position_embeddings": 32768,
-        },
+        nested_absent=_QWEN3_5_SIZES,
     ),
     "qwen3_5_moe_text": Style(
         ("Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"),
+        context=32_768,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         output_gate=True,

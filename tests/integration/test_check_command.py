@@ -21,11 +21,13 @@ from checkpoint_dirs import (
     write_model,
     write_tensors,
 )
+from jsonschema import Draft202012Validator
 from tokenizer_files import a_bpe, a_word_list, numbered
 from tokenizers import Tokenizer
 
 from specdeploy import cli
 from specdeploy.core.compat import CODES
+from specdeploy.schemas import json_schema
 
 SMALL_DRAFT = {**SMALL_LLAMA, "num_hidden_layers": 1}
 QWEN_SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -543,6 +545,12 @@ def test_a_link_out_of_a_cache_that_is_half_there_is_told(
 
 
 # Output
+
+
+def test_the_document_fits_its_schema(check: Check, tmp_path: Path, pair: tuple[str, ...]) -> None:
+    schema = json_schema("check-report")
+    for flags in (pair, plans(tmp_path, LLAMA_8B, QWEN_HALF_B)):
+        Draft202012Validator(schema).validate(check(*flags)[1])
 
 
 def test_people_read_the_verdict_first_and_then_findings_by_severity(

@@ -27,8 +27,8 @@ CODES: Final[dict[str, CodeInfo]] = {
     # Tokens
     "tokenizer-missing": _code(
         "warning error",
-        "A directory has no tokenizer files, so tokens were not compared. An error when "
-        "the directory holds weights, a warning when it is only a plan (config.json).",
+        "A directory has no tokenizer files, so tokens were not compared. An error when the "
+        "directory holds weights, a warning when it is only a plan (config.json).",
         "copy tokenizer.json and tokenizer_config.json into the directory",
     ),
     "tokenizer-types-differ": _code(
@@ -107,7 +107,8 @@ CODES: Final[dict[str, CodeInfo]] = {
     "vocabulary-padding-differs": _code(
         "warning",
         "The tokens agree, but the embeddings are padded to different numbers of rows.",
-        "usable when tokens are compared; acceptance by probability needs equal widths",
+        "usable when tokens are compared; acceptance by probability (sampled requests) needs "
+        "equal widths, or use_draft_logits false",
     ),
     "vocabulary-rows-differ": _code(
         "warning",

@@ -55,12 +55,10 @@ def running_server(
         spec = LaunchSpec(
             repository=str(repository.resolve()),
             description=describe_repository(repository),
-            log=str(root / "logs/tritonserver.log"),
             state_directory=str(root / "cache"),
             environment=environment or {},
             startup_timeout_s=startup_timeout_s,
         )
-        (root / "run").mkdir(parents=True, exist_ok=True)
         server = start(spec, tools)
         try:
             ready = server.record.evolve(state="ready")

@@ -74,6 +74,7 @@ class LocalServerRecords:
             ConfigError: the workspace cannot be written.
         """
         with _told(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
             descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=".server-")
             part = Path(name)
             try:
@@ -89,6 +90,20 @@ class LocalServerRecords:
         """Remove the record, if any."""
         with _told(self._path):
             self._path.unlink(missing_ok=True)
+
+    def next_log(self) -> Path:
+        """Return a new numbered log file of the workspace.
+
+        Raises:
+            ConfigError: the workspace cannot be written.
+        """
+        folder = self._path.parent.parent / "logs"
+        with _told(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            numbers = [int(path.name[:4]) for path in folder.glob("[0-9][0-9][0-9][0-9]-*.log")]
+            log = folder / f"{max(numbers, default=0) + 1:04d}-tritonserver.log"
+            log.touch(exist_ok=False)
+            return log
 
 
 @contextlib.contextmanager

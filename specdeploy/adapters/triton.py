@@ -19,6 +19,7 @@ from specdeploy.adapters.server_process import (
 )
 from specdeploy.adapters.triton_install import (
     STUB,
+    TritonInstall,
     find_tritonserver,
     prepare_backends,
     server_environment,
@@ -44,28 +45,13 @@ class TritonServer:
     """A tritonserver that was launched here."""
 
     def __init__(
-        self, spec: LaunchSpec, ports: Ports, identity: str, child: subprocess.Popen[bytes]
+        self, spec: LaunchSpec, record: ServerRecord, child: subprocess.Popen[bytes]
     ) -> None:
-        self._spec = spec
+        self.record = record
+        self._stop_timeout_s = spec.stop_timeout_s
         self._child = child
         self._log_read = 0
         self._stubs: dict[int, str] | None = None
-        described = spec.description
-        self.record = ServerRecord(
-            state="starting",
-            endpoints=endpoints_of(ports),
-            pid=child.pid,
-            process_started=process_start_time(child.pid) or 0.0,
-            identity=identity,
-            repository=spec.repository,
-            shape=described.shape,
-            method=described.method,
-            entry_model=described.entry_model,
-            models=described.models,
-            streaming=described.streaming,
-            draft_length=described.draft_length,
-            log=spec.log,
-        )
 
     def exit_status(self) -> int | None:
         """Return the status it ended with (negative: a signal), or None while it lives."""
@@ -73,11 +59,11 @@ class TritonServer:
 
     def log_lines(self) -> list[str]:
         """Return every line of the log so far."""
-        return Path(self._spec.log).read_text(encoding="utf-8", errors="replace").splitlines()
+        return Path(self.record.log).read_text(encoding="utf-8", errors="replace").splitlines()
 
     def new_log_lines(self) -> list[str]:
         """Return the complete lines that were written since the last call."""
-        with Path(self._spec.log).open("rb") as log:
+        with Path(self.record.log).open("rb") as log:
             log.seek(self._log_read)
             fresh = log.read()
         whole = fresh[: fresh.rfind(b"\n") + 1]
@@ -104,7 +90,7 @@ class TritonServer:
         Returns:
             True when nothing had to be killed.
         """
-        patience_s = 2 * self._spec.stop_timeout_s + _STOP_MARGIN_S
+        patience_s = 2 * self._stop_timeout_s + _STOP_MARGIN_S
         in_order = ServerProcesses(self.record).stop(patience_s, hurry=hurry)
         self._child.wait()
         remove_shared_memory(shared_memory_prefix(self.record.identity))
@@ -118,7 +104,7 @@ class TritonLauncher:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
 
-    def launch(self, spec: LaunchSpec) -> TritonServer:
+    def launch(self, spec: LaunchSpec, *, log: Path) -> TritonServer:
         """Start a server and return at once, long before it is ready.
 
         Raises:
@@ -140,15 +126,19 @@ class TritonLauncher:
                 extra=spec.arguments,
             )
         )
-        marked = {IDENTITY_NAME: identity}
-        extra = {**spec.description.environment, **spec.environment, **marked}
         child = start_process(
             [str(install.executable), *arguments],
-            environment=server_environment(install, self._environment, extra),
-            log=_writable(Path(spec.log)),
+            environment=self._environment_of(spec, install, identity),
+            log=_writable(log),
             outlives_us=spec.outlives_us,
         )
-        return TritonServer(spec, ports, identity, child)
+        return TritonServer(spec, _record(spec, ports, identity, log, child.pid), child)
+
+    def _environment_of(
+        self, spec: LaunchSpec, install: TritonInstall, identity: str
+    ) -> dict[str, str]:
+        extra = {**spec.description.environment, **spec.environment, IDENTITY_NAME: identity}
+        return server_environment(install, self._environment, extra)
 
     def is_running(self, record: ServerRecord) -> bool:
         """Tell whether the recorded process lives; one that reuses its pid does not count."""
@@ -166,6 +156,26 @@ class TritonLauncher:
         ServerProcesses(record).stop(patience_s if running else 0, hurry=lambda: False)
         remove_shared_memory(shared_memory_prefix(record.identity))
         return running
+
+
+def _record(spec: LaunchSpec, ports: Ports, identity: str, log: Path, pid: int) -> ServerRecord:
+    described = spec.description
+    return ServerRecord(
+        state="starting",
+        endpoints=endpoints_of(ports),
+        pid=pid,
+        # 0: it has ended already, and no living process will be taken for it.
+        process_started=process_start_time(pid) or 0.0,
+        identity=identity,
+        repository=spec.repository,
+        shape=described.shape,
+        method=described.method,
+        entry_model=described.entry_model,
+        models=described.models,
+        streaming=described.streaming,
+        draft_length=described.draft_length,
+        log=str(log),
+    )
 
 
 def _model_of(arguments: list[str]) -> str | None:

@@ -151,9 +151,7 @@ def server_environment(
     another interpreter first on either, models load and answer empty tensors, or ``import
     ssl`` fails.
     """
-    # Without the switch Python would write __pycache__ into the repository, whose files
-    # are hashed.
-    environment = {**base, "PYTHONDONTWRITEBYTECODE": "1", **extra}
+    environment = {**base, **extra}
     environment["PATH"] = _joined(Path(sys.executable).parent, environment.get("PATH"))
     libraries = [_interpreter_libraries()]
     if install.libraries:

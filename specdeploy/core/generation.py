@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pydantic import Field
+from typing_extensions import Self
 
-from specdeploy.core.record import Record
+from specdeploy.core.record import Document, Record
 
 
 class GenerationOptions(Record):
@@ -108,3 +109,37 @@ class GenerationResult(Record):
         if self.counts.output_tokens is None or self.duration_s <= 0:
             return None
         return self.counts.output_tokens / self.duration_s
+
+
+class Answer(Document):
+    """The result of ``specdeploy ask``."""
+
+    url: str
+    model: str
+    text: str
+    output_tokens: int | None
+    steps: int | None
+    drafted_tokens: int | None
+    accepted_tokens: int | None
+    acceptance_rate: float | None = Field(description="Accepted / drafted.")
+    tokens_per_step: float | None = Field(description="Bonus token included.")
+    tokens_per_second: float | None
+    ttft_s: float | None
+    itl_s: float | None
+    duration_s: float
+
+    @classmethod
+    def of(cls, result: GenerationResult, *, url: str) -> Self:
+        """Return the figures of one generation."""
+        return cls(
+            url=url,
+            model=result.model,
+            text=result.text,
+            **dict(result.counts),
+            acceptance_rate=result.counts.acceptance_rate,
+            tokens_per_step=result.counts.tokens_per_step,
+            tokens_per_second=result.tokens_per_second,
+            ttft_s=result.ttft_s,
+            itl_s=result.itl_s,
+            duration_s=result.duration_s,
+        )

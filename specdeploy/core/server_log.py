@@ -61,6 +61,11 @@ def find_cause(lines: Iterable[str]) -> str | None:
     return None
 
 
+def telling_tail(lines: Iterable[str], count: int) -> list[str]:
+    """Return the last ``count`` lines that are neither empty nor part of a table."""
+    return [line for line in lines if line.strip() and line[0] not in "|+"][-count:]
+
+
 def is_bind_failure(lines: Iterable[str]) -> bool:
     """Tell whether the server ended because one of its ports was taken."""
     return any("failed to start" in line and "already in use" in line for line in lines)

@@ -12,7 +12,7 @@ from specdeploy.core.repository import Method, ModelRepository, Shape
 LOOPBACK = "127.0.0.1"
 """Every server of ours binds here and nowhere else."""
 
-ServerState = Literal["starting", "ready"]
+ServerState = Literal["starting", "ready", "stopping"]
 
 
 class Ports(Record):
@@ -40,7 +40,8 @@ class ServerRecord(Document):
     """A running server, enough to talk to it and to stop it."""
 
     state: ServerState = Field(
-        default="ready", description="starting: launched, but its answer was not seen yet."
+        default="ready",
+        description="starting: no answer was seen yet; stopping: specdeploy stop was called.",
     )
     endpoints: Endpoints
     pid: int = Field(description="Process id of tritonserver, which leads its own session.")
@@ -66,7 +67,6 @@ class LaunchSpec(Record):
 
     repository: str = Field(description="Absolute path of the model repository.")
     description: ModelRepository
-    log: str = Field(description="Absolute path of the file that receives its output.")
     state_directory: str = Field(description="Writable folder for the backend's copy.")
     ports: Ports = Ports()
     environment: dict[str, str] = Field(
@@ -124,6 +124,16 @@ def triton_arguments(values: ServerArguments) -> list[str]:
         f"--exit-timeout-secs={values.stop_timeout_s}",
         *values.extra,
     ]
+
+
+class StopReport(Document):
+    """The result of ``specdeploy stop``."""
+
+    workspace: str
+    pid: int
+    outcome: Literal["stopped", "was-gone"] = Field(
+        description="was-gone: the recorded process had ended before; its remains were removed."
+    )
 
 
 class ModelStatus(Record):

@@ -10,7 +10,13 @@ from typing import Final
 from specdeploy.core.artifacts import REPOSITORY_RECORD, compare_files
 from specdeploy.core.generation import GenerationOptions
 from specdeploy.core.repository import ModelRepository
-from specdeploy.core.server_log import find_cause, is_bind_failure, read_model_event
+from specdeploy.core.resolution import LoadedConfig, shape_of
+from specdeploy.core.server_log import (
+    find_cause,
+    is_bind_failure,
+    read_model_event,
+    telling_tail,
+)
 from specdeploy.core.serving import LaunchSpec, ServerRecord
 from specdeploy.errors import ArtifactError, ServerError
 from specdeploy.events import Reporter
@@ -27,7 +33,6 @@ from specdeploy.workflows.server_ports import (
 
 POLL_S: Final = 0.1
 HEALTH_TIMEOUT_S: Final = 2.0
-STOP_PATIENCE_S: Final = 40.0
 PORT_ATTEMPTS: Final = 3
 TAIL_LINES: Final = 12
 
@@ -77,6 +82,34 @@ def check_repository(directory: Path, artifacts: Artifacts) -> ModelRepository:
                 f"{directory} needs {path}, which is gone", hint="build it again: specdeploy build"
             )
     return described
+
+
+def require_current(described: ModelRepository, loaded: LoadedConfig) -> None:
+    """Refuse a repository that was built before the settings changed.
+
+    Raises:
+        ArtifactError: names the first setting that differs.
+    """
+    config = loaded.config
+    wanted: dict[str, object] = {
+        "runtime.name": config.runtime.name,
+        "runtime.shape": shape_of(config),
+        "method": config.method,
+    }
+    built: dict[str, object] = {
+        "runtime.name": described.runtime,
+        "runtime.shape": described.shape,
+        "method": described.method,
+    }
+    if isinstance(config.draft_length, int) and config.method != "none":
+        wanted["draft_length"], built["draft_length"] = config.draft_length, described.draft_length
+    for key, value in wanted.items():
+        if value != built[key]:
+            raise ArtifactError(
+                f"the repository was built with {key} {built[key]}, and {key} is now {value} "
+                f"({loaded.source(key)})",
+                hint="build it again: specdeploy build",
+            )
 
 
 def serve(spec: LaunchSpec, tools: ServeTools, *, on_ready: Callable[[ServerRecord], None]) -> None:
@@ -134,9 +167,13 @@ def watch(server: RunningServer, tools: ServeTools) -> None:
     """
     while not tools.stop.pressed:
         _tell_log(server, tools)
-        _require_alive(server)
-        if lost := server.lost_models():
-            raise _failure(server, f"the process of model {', '.join(lost)} died")
+        try:
+            _require_alive(server)
+            _require_models(server)
+        except ServerError:
+            if _stopped_by_command(server, tools):
+                return
+            raise
         tools.clock.sleep(POLL_S)
 
 
@@ -164,10 +201,11 @@ def _refuse_second(tools: ServeTools) -> None:
 
 
 def _start_once(spec: LaunchSpec, tools: ServeTools) -> RunningServer:
-    server = tools.launcher.launch(spec)
+    log = tools.records.next_log()
+    server = tools.launcher.launch(spec, log=log)
     try:
         tools.records.write(server.record)
-        tools.reporter.command_started(["tritonserver"], log=Path(spec.log))
+        tools.reporter.note(f"tritonserver (pid {server.record.pid}) writes to {log}")
         deadline = tools.clock.now() + spec.startup_timeout_s
         _await_ready(server, tools, deadline=deadline)
         _require_answer(server, tools, deadline=deadline)
@@ -254,6 +292,16 @@ def _require_alive(server: RunningServer) -> None:
     raise _failure(server, f"tritonserver {ending}")
 
 
+def _require_models(server: RunningServer) -> None:
+    if lost := server.lost_models():
+        raise _failure(server, f"the process of model {', '.join(lost)} died")
+
+
+def _stopped_by_command(server: RunningServer, tools: ServeTools) -> bool:
+    record = tools.records.read()
+    return record is None or (record.pid, record.state) == (server.record.pid, "stopping")
+
+
 def _failure(server: RunningServer, what: str) -> ServerError:
     cause = find_cause(server.log_lines())
     return ServerError(
@@ -263,5 +311,5 @@ def _failure(server: RunningServer, what: str) -> ServerError:
 
 
 def _with_tail(server: RunningServer, message: str) -> str:
-    tail = "\n".join(f"  | {line}" for line in server.log_lines()[-TAIL_LINES:])
+    tail = "\n".join(f"  | {line}" for line in telling_tail(server.log_lines(), TAIL_LINES))
     return f"{message}\nthe log ends with:\n{tail}"

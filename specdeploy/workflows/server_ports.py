@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 from specdeploy.core.generation import GenerationOptions, GenerationResult
@@ -39,8 +40,8 @@ class RunningServer(Protocol):
 class ServerLauncher(Protocol):
     """Starts servers, and deals with those that earlier commands started."""
 
-    def launch(self, spec: LaunchSpec) -> RunningServer:
-        """Start a server and return at once, long before it is ready.
+    def launch(self, spec: LaunchSpec, *, log: Path) -> RunningServer:
+        """Start a server that writes to ``log``; return at once, long before it is ready.
 
         Raises:
             MissingToolError: there is no tritonserver for this Python.
@@ -79,7 +80,7 @@ class ServedModels(Protocol):
 class ConnectToServer(Protocol):
     """Connects to a server's gRPC address."""
 
-    def __call__(self, url: str, *, timeout_s: float, model: str) -> ServedModels:
+    def __call__(self, url: str, *, timeout_s: float, model: str | None) -> ServedModels:
         """Return a client whose every call ends within ``timeout_s``."""
 
 
@@ -105,6 +106,9 @@ class ServerRecords(Protocol):
 
     def remove(self) -> None:
         """Remove the record, if any."""
+
+    def next_log(self) -> Path:
+        """Return a new numbered log file of the workspace."""
 
 
 class StopSwitch(Protocol):

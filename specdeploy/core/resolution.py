@@ -91,22 +91,6 @@ def shape_of(config: Config) -> Shape:
     return config.runtime.name
 
 
-def require_served(loaded: LoadedConfig) -> None:
-    """Refuse what this release can describe and check, but not build or serve.
-
-    Raises:
-        ConfigError: the runtime is one of TensorRT-LLM's.
-    """
-    name = loaded.config.runtime.name
-    if name != "reference":
-        raise ConfigError(
-            f"runtime.name is {name} ({loaded.source('runtime.name')}), and the TensorRT-LLM "
-            "runtimes are not in this release",
-            hint=f"the reference runtime serves that repository: "
-            f"runtime: {{name: reference, shape: {name}}}",
-        )
-
-
 def shorter_context(target: ModelSpec, draft: ModelSpec | None) -> Context:
     """Return the context that limits the pair."""
     contexts = [Context("target", target.context_length)]
@@ -192,22 +176,10 @@ def precision_of(section: ModelSection, spec: ModelSpec, *, role: str) -> str:
 
 
 def _use(section: ModelSection, role: str, model: Located) -> ModelUse:
-    quantization = model.spec.quantization
-    if quantization:
-        raise ConfigError(
-            f"the {role}'s weights are quantized ({quantization.method}); the reference runtime "
-            "serves unquantized weights only"
-        )
-    precision = precision_of(section, model.spec, role=role)
-    if precision not in _PRECISION_OF_DTYPE.values():
-        raise ConfigError(
-            f"{role}.precision {precision} needs a GPU; the reference runtime serves "
-            f"{', '.join(_PRECISION_OF_DTYPE.values())}"
-        )
     return ModelUse(
         path=model.path,
         spec=model.spec,
-        precision=precision,
+        precision=precision_of(section, model.spec, role=role),
         kv_dtype=section.kv_dtype,
         tp=section.tp,
     )

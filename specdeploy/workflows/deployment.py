@@ -16,7 +16,6 @@ from specdeploy.core.resolution import (
     LoadedConfig,
     Located,
     plan_deployment,
-    require_served,
     uses_draft,
 )
 from specdeploy.core.settings import (
@@ -32,6 +31,9 @@ from specdeploy.core.settings import (
 )
 from specdeploy.core.tuning import TuningFile
 from specdeploy.errors import CheckpointError, ConfigError
+from specdeploy.runtimes import RUNTIMES
+from specdeploy.runtimes.base import Runtime
+from specdeploy.runtimes.fit import require_fit
 from specdeploy.workflows.ports import CheckpointReader, ConfigFiles, HubResolver
 
 TUNING_NAME: Final = "tuning.json"
@@ -134,9 +136,23 @@ def resolve_deployment(
         ConfigError: a setting does not fit this release, the checkpoints or another setting.
         CheckpointError: a checkpoint cannot be read.
     """
-    require_served(loaded)
+    runtime = _runtime(loaded)
     target, draft = read_pair(loaded, checkpoints=checkpoints, hub=hub)
-    return plan_deployment(loaded, target=target, draft=draft)
+    deployment = plan_deployment(loaded, target=target, draft=draft)
+    require_fit(deployment, runtime.capabilities)
+    return deployment
+
+
+def _runtime(loaded: LoadedConfig) -> Runtime:
+    name = loaded.config.runtime.name
+    if name in RUNTIMES:
+        return RUNTIMES[name]
+    raise ConfigError(
+        f"runtime.name is {name} ({loaded.source('runtime.name')}), and the TensorRT-LLM "
+        "runtimes are not in this release",
+        hint=f"the reference runtime serves the same repository: "
+        f"runtime: {{name: reference, shape: {name}}}",
+    )
 
 
 def _read_file(

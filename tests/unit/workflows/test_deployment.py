@@ -11,6 +11,7 @@ from specdeploy.core.deployment import Deployment
 from specdeploy.core.models import ModelSpec, QuantizationSpec
 from specdeploy.core.resolution import LoadedConfig
 from specdeploy.errors import CheckpointError, ConfigError
+from specdeploy.runtimes import RUNTIMES
 from specdeploy.workflows.deployment import (
     ConfigRequest,
     load_config,
@@ -278,7 +279,10 @@ def test_auto_precision_of_unusual_weights_asks_for_one(folder: Path) -> None:
 
 def test_a_precision_that_needs_a_gpu_is_refused(folder: Path) -> None:
     loaded = load(folder, "target: {path: t, precision: fp8}\nmethod: none\n")
-    with pytest.raises(ConfigError, match=r"target\.precision fp8 needs a GPU"):
+    with pytest.raises(
+        ConfigError,
+        match=r"target\.precision is fp8, but the reference runtime has fp32, bf16, fp16",
+    ):
         resolve(loaded)
 
 
@@ -286,6 +290,19 @@ def test_quantized_weights_are_refused(folder: Path) -> None:
     quantized = a_model_spec(quantization=QuantizationSpec(method="awq"))
     with pytest.raises(ConfigError, match=r"the target's weights are quantized \(awq\)"):
         resolve(load(folder, PAIR), target=quantized)
+
+
+def test_a_draft_in_a_precision_that_needs_a_gpu_is_refused(folder: Path) -> None:
+    loaded = load(folder, "target: {path: t}\ndraft: {path: d, precision: nvfp4}\n")
+    with pytest.raises(ConfigError, match=r"draft\.precision is nvfp4"):
+        resolve(loaded)
+
+
+def test_a_draft_longer_than_the_runtime_drafts_is_refused(folder: Path) -> None:
+    longest = RUNTIMES["reference"].capabilities.max_draft_length
+    assert resolve(load(folder, f"{PAIR}draft_length: {longest}\n")).draft_length == longest
+    with pytest.raises(ConfigError, match="is more than the reference runtime drafts"):
+        resolve(load(folder, f"{PAIR}draft_length: {longest + 1}\n"))
 
 
 def test_the_rest_of_the_file_reaches_the_deployment(folder: Path) -> None:

@@ -30,6 +30,14 @@ from specdeploy.errors import CheckpointError
 _LANGUAGE_PARTS = ("text_config", "language_config", "llm_config", "transformer_layer_config")
 _HEAD_KEYS = ("draft_vocab_size", "target_hidden_size", "eagle_config")
 _QUANTIZATION_KEYS = ("quantization_config", "compression_config")
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "max_position_embeddings",
+)
 _VISION_PARTS = ("vision_config", "audio_config", "visual")
 
 
@@ -156,7 +164,7 @@ def _common(subject: _Subject, parts: ParameterBreakdown, *, layers: int) -> Mod
         kv_heads=0,
         head_dim=0,
         vocab_size=rows,
-        context_length=facts.whole("max_position_embeddings"),
+        context_length=_context(facts),
         dtype=dtype,
         tie_word_embeddings=facts.flag("tie_word_embeddings"),
         parameters=parts.total,
@@ -167,8 +175,24 @@ def _common(subject: _Subject, parts: ParameterBreakdown, *, layers: int) -> Mod
         special_ids=read_special_ids(facts, contents.generation),
         quantization=quantization,
         multimodal=is_multimodal(contents.config),
-        notes=[note] if note else [],
+        notes=_notes(facts, note, multimodal=is_multimodal(contents.config)),
     )
+
+
+def _context(facts: ConfigFacts) -> int:
+    """Return the declared positions; Medusa heads have none and no limit (0)."""
+    medusa = facts.get("medusa_num_heads") is not None
+    return facts.whole("max_position_embeddings", default=0 if medusa else None, least=1)
+
+
+def _notes(facts: ConfigFacts, dtype_note: str | None, *, multimodal: bool) -> list[str]:
+    assumed = [f"{key} {facts.get(key)}" for key in _SIZES if facts.is_default(key)]
+    notes = [dtype_note] if dtype_note else []
+    if assumed:
+        notes.append(f"absent from config.json, the family's default taken: {', '.join(assumed)}")
+    if multimodal:
+        notes.append("only the language part is counted")
+    return notes
 
 
 def _declared_quantization(

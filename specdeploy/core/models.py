@@ -115,7 +115,9 @@ class ModelSpec(Record):
     head_dim: int
     intermediate_size: int | None = None
     vocab_size: int = Field(description="Rows of the embedding, padding included.")
-    context_length: int = Field(description="Positions the model is declared for.")
+    context_length: int = Field(
+        description="Positions the model is declared for; 0: no limit of its own (Medusa)."
+    )
     dtype: str = Field(description="As stored: bfloat16, float16, float32.")
     tie_word_embeddings: bool
     parameters: int = Field(

@@ -61,6 +61,10 @@ class ConfigFacts:
         """Tell whether the file states the key, null included."""
         return any(name in self._values for name in _spellings(key))
 
+    def is_default(self, key: str) -> bool:
+        """Tell whether the key's value is the family's, the file not stating one."""
+        return not self.has(key) and self.get(key) is not None
+
     def get(self, key: str) -> object:
         """Return the raw value: the file's, else the family's default, else None."""
         for name in _spellings(key):

@@ -75,8 +75,8 @@ class TritonPythonModel:
             self._threads.submit(self._serve, wanted, sender, arrived_ns)
 
     def finalize(self) -> None:
-        """Drop what waits; what runs ends with its next call."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Drop what waits and let what runs end: Triton unloads no model in the middle."""
+        self._threads.shutdown(cancel_futures=True)
 
     def _serve(self, request: GenerationRequest, sender: Any, arrived_ns: int) -> None:  # noqa: ANN401
         """Answer one request; whatever happens, the client gets a final response."""

@@ -118,9 +118,10 @@ class FakeTriton:
     """The back-end's module and a server of the models of one rendered repository."""
 
     TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
-    Tensor, TritonError, InferenceResponse = Tensor, TritonError, InferenceResponse
 
     def __init__(self, repository: Mapping[str, str]) -> None:
+        self.Tensor, self.TritonError = Tensor, TritonError
+        self.InferenceResponse = InferenceResponse
         self._repository = repository
         self._models: dict[str, Any] = {}
         self.calls: list[tuple[str, dict[str, Array]]] = []
@@ -130,7 +131,7 @@ class FakeTriton:
         self.InferenceRequest = self._make_request
         self.MetricFamily = _families(self.metrics)
         self.Logger = ModuleType("Logger")
-        self.Logger.log_error = lambda message: None  # type: ignore[attr-defined]
+        self.Logger.log_error = print  # type: ignore[attr-defined]
 
     def load(self, model: str, source: Path) -> None:
         """Load a model of the repository from its ``model.py``."""

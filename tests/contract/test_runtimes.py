@@ -31,7 +31,7 @@ def plannable() -> Iterator[tuple[str, Shape, Method]]:
                 yield name, shape, method
 
 
-@pytest.fixture(params=plannable(), ids=lambda parameter: "-".join(parameter))
+@pytest.fixture(params=plannable(), ids="-".join)
 def case(request: pytest.FixtureRequest) -> tuple[Runtime, Deployment]:
     name, shape, method = request.param
     runtime = RUNTIMES[name]
@@ -91,7 +91,7 @@ def test_every_copied_file_exists_and_no_path_is_written_twice(
 ) -> None:
     runtime, deployment = case
     plan = runtime.plan_repository(deployment, engines=ENGINES)
-    paths = [item.path for item in [*plan.copies, *plan.renders]]
+    paths = [copy.path for copy in plan.copies] + [item.path for item in plan.renders]
     assert len(set(paths)) == len(paths)
     for copy in plan.copies:
         assert (template_root() / copy.source).is_file()

@@ -17,7 +17,7 @@ PUBLISHED = json.loads(
 
 def as_published(tensor: TensorSpec) -> dict[str, Any]:
     plain = {"name": tensor.name, "data_type": tensor.data_type, "dims": tensor.dims}
-    flags = {
+    flags: dict[str, Any] = {
         "reshape": [] if tensor.scalar else None,
         "optional": tensor.optional or None,
         "allow_ragged_batch": tensor.ragged or None,

@@ -14,7 +14,7 @@ def i32(*values: int) -> np.ndarray[Any, np.dtype[np.int32]]:
     return np.array([values], dtype=np.int32)
 
 
-def read(limits: LeafLimits = LIMITS, **tensors: Any) -> LeafCall:  # noqa: ANN401
+def read(limits: LeafLimits = LIMITS, /, **tensors: Any) -> LeafCall:  # noqa: ANN401
     needed = {"input_ids": i32(1, 2, 3), "input_lengths": i32(3), "request_output_len": i32(4)}
     return read_call(Fields({**needed, **tensors}), limits)
 
@@ -32,7 +32,7 @@ def test_padding_after_the_stated_length_is_not_read() -> None:
 
 def test_verification_asks_for_one_token_more_than_is_drafted() -> None:
     assert read(draft_input_ids=i32(4, 5, 6)).draft_ids == [4, 5, 6]
-    with pytest.raises(InputError, match="request_output_len is 4; with 2 tokens.* must be 3"):
+    with pytest.raises(InputError, match=r"request_output_len is 4; with 2 tokens.* must be 3"):
         read(draft_input_ids=i32(4, 5))
 
 
@@ -79,7 +79,7 @@ def test_what_the_leaf_cannot_honour_is_refused_by_name(name: str, value: int) -
 def test_penalties_are_refused_unless_neutral() -> None:
     one = np.array([[1.0]], dtype=np.float32)
     assert read(repetition_penalty=one).output_len == 4
-    with pytest.raises(InputError, match="presence_penalty = 1 is not supported.*; use 0"):
+    with pytest.raises(InputError, match=r"presence_penalty = 1 is not supported.*; use 0"):
         read(presence_penalty=one)
 
 

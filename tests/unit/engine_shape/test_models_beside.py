@@ -58,7 +58,7 @@ def generate(triton: FakeTriton, ids: list[int], **inputs: Any) -> InferenceResp
 
 def test_prompts_and_word_lists_are_encoded(triton: FakeTriton) -> None:
     encoded = encode(triton, QUERY="abc", STOP_WORDS_DICT=["bc"], END_ID=5)
-    a, b, c = encoded["INPUT_ID"]
+    _, b, c = encoded["INPUT_ID"]
     assert encoded["REQUEST_INPUT_LEN"] == [3]
     assert encoded["REQUEST_OUTPUT_LEN"] == [7]
     assert encoded["STOP_WORDS_IDS"] == [[b, c], [2, -1]]

@@ -118,7 +118,7 @@ def test_a_stop_word_across_steps_is_found(draft_length: int) -> None:
 
 def test_a_draft_that_proposes_too_much_is_an_error() -> None:
     rounds = a_round(Scripted(agree=8), draft_length=2)
-    rounds.propose = lambda tokens, k, step: Proposal([1] * (k + 1))
+    rounds.propose = lambda *_: Proposal([1] * 3)
     with pytest.raises(RoundError, match="proposed 3 tokens; 2 were asked for"):
         rounds.step()
 

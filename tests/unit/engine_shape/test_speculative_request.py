@@ -11,7 +11,7 @@ from speculative_request import GenerationRequest, Settings, read_request
 SETTINGS = Settings(draft_length=4, max_draft_length=8, end_ids=frozenset({2, 3}))
 
 
-def read(settings: Settings = SETTINGS, **inputs: Any) -> GenerationRequest:  # noqa: ANN401
+def read(settings: Settings = SETTINGS, /, **inputs: Any) -> GenerationRequest:  # noqa: ANN401
     values = {"text_input": "hello", "max_tokens": 5, **inputs}
     kinds = {str: np.object_, list: np.object_, float: np.float32, bool: np.bool_, int: np.int64}
     arrays = {name: as_array(v, kinds.get(type(v), np.object_)) for name, v in values.items()}

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from causal_lm import load_model
@@ -56,9 +57,9 @@ def streamer(model: Path, tokenizer: Tokenizer) -> Iterator[Streamer]:
     made.close()
 
 
-def call(tokenizer: Tokenizer, **changes: object) -> LeafCall:
+def call(tokenizer: Tokenizer, **changes: Any) -> LeafCall:  # noqa: ANN401
     ids = tokenizer.encode("a").ids
-    return replace(CALL, ids=ids, streaming=True, **changes)  # type: ignore[arg-type]
+    return replace(CALL, ids=ids, streaming=True, **changes)
 
 
 def served(streamer: Streamer, asked: LeafCall, receiver: Receiver | None = None) -> Receiver:

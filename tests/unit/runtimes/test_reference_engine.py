@@ -51,7 +51,7 @@ def test_the_classic_arm_is_an_ensemble_without_our_model() -> None:
 
 def test_only_what_clients_stream_from_is_decoupled() -> None:
     def decoupled(deployment: Deployment, model: str) -> bool:
-        return config(deployment, model).model_transaction_policy.decoupled
+        return bool(config(deployment, model).model_transaction_policy.decoupled)
 
     speculative = a_deployment()
     assert decoupled(speculative, "speculative")

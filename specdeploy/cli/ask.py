@@ -24,7 +24,13 @@ from specdeploy.workflows.ask import find_server
 @click.option("--url", metavar="HOST:PORT", help="gRPC address. [default: the workspace's server]")
 @click.option("--workspace", type=click.Path(path_type=Path), metavar="DIR", help="Whose server.")
 @click.option("--model", metavar="NAME", help="The model to ask; found by itself when left out.")
-@click.option("--max-tokens", type=click.IntRange(min=1), default=64, show_default=True)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    default=64,
+    show_default=True,
+    help="The longest answer, in tokens.",
+)
 @click.option(
     "--draft-length",
     type=click.IntRange(min=0),
@@ -33,8 +39,10 @@ from specdeploy.workflows.ask import find_server
 )
 @click.option("--temperature", type=click.FloatRange(min=0), help="0 is greedy.")
 @click.option("--top-k", type=click.IntRange(min=0), help="0 keeps every token.")
-@click.option("--top-p", type=click.FloatRange(min=0, max=1, min_open=True))
-@click.option("--seed", type=click.IntRange(min=0))
+@click.option(
+    "--top-p", type=click.FloatRange(min=0, max=1, min_open=True), help="1 keeps every token."
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Makes a sampled answer repeatable.")
 @click.option("--stop", "stop_words", multiple=True, metavar="WORD", help="End before WORD.")
 @click.option("--stream/--no-stream", default=True, help="Show text as it comes, or at the end.")
 @click.option(

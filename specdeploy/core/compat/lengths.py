@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from specdeploy.core.compat.codes import finding
 from specdeploy.core.compat.question import PairQuestion
 from specdeploy.core.findings import FactValue, Finding
+from specdeploy.core.models import ModelSpec
 
-# These heads have no positions of their own: they read the target's hidden states.
-POSITIONLESS_HEADS = ("medusa", "mtp", "redrafter")
+POSITIONLESS_HEADS: Final = ("medusa", "mtp", "redrafter")
 
 
 def check_lengths(question: PairQuestion) -> Iterator[Finding]:
@@ -30,11 +31,15 @@ def _room(question: PairQuestion) -> int:
 def _positions(question: PairQuestion) -> dict[str, int]:
     positions = {"target": question.target.model.context_length}
     draft = question.draft
-    if draft is not None:
-        head = draft.model.head
-        if head is None or head.kind not in POSITIONLESS_HEADS:
-            positions["draft"] = draft.model.context_length
+    if draft is not None and _has_positions(draft.model):
+        positions["draft"] = draft.model.context_length
     return positions
+
+
+def _has_positions(model: ModelSpec) -> bool:
+    """A head that reads the target's hidden states may have none; 0 says so as well."""
+    positionless = model.head is not None and model.head.kind in POSITIONLESS_HEADS
+    return model.context_length > 0 and not positionless
 
 
 def _draft_length(question: PairQuestion) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from pairs import REFERENCE, a_head, a_member, a_model, a_question, ask, codes, found
 
 from specdeploy.core.compat import CompatReport, Member, usable_length
@@ -50,8 +51,9 @@ def test_a_head_with_few_positions_limits_its_target() -> None:
     assert finding.facts["limiting"] == "draft"
 
 
-def test_a_medusa_head_has_no_positions_of_its_own() -> None:
-    head = positions("draft", 2048, head=a_head("medusa", draft_vocab_size=None))
+@pytest.mark.parametrize("declared", [0, 2048])
+def test_a_medusa_head_has_no_positions_of_its_own(declared: int) -> None:
+    head = positions("draft", declared, head=a_head("medusa", draft_vocab_size=None))
     target = positions("target", 131_072)
     assert usable_length(a_question(target=target, draft=head, draft_length=3)) == 131_069
 

@@ -146,9 +146,13 @@ def shard_names(index: Path) -> list[str]:
 
 
 def files_below(directory: Path, *, without: str) -> Iterator[Path]:
-    """Yield every file below a directory, sorted, except ``without`` at its top."""
+    """Yield every file below a directory, sorted, except ``without`` at its top.
+
+    What Python compiles beside the models of a served repository is no part of it.
+    """
     for path in sorted(directory.rglob("*")):
-        if path != directory / without and (path.is_symlink() or not path.is_dir()):
+        is_file = path.is_symlink() or not path.is_dir()
+        if is_file and path != directory / without and path.parent.name != "__pycache__":
             yield path
 
 

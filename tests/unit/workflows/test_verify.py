@@ -135,3 +135,10 @@ def test_a_place_without_artifacts_is_an_error(setup: Setup, path: str) -> None:
 def test_a_copied_engine_is_whole_elsewhere(setup: Setup, tmp_path: Path) -> None:
     moved = target(setup).rename(tmp_path / "copy")
     assert differences(moved) == []
+
+
+def test_what_python_compiles_beside_a_served_model_is_no_difference(setup: Setup) -> None:
+    cache = setup.workspace / "repository/leaf/1/__pycache__"
+    cache.mkdir()
+    (cache / "model.cpython-311.pyc").write_bytes(b"compiled")
+    assert differences(setup.workspace) == []

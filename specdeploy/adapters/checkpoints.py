@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Final, final
 
 from specdeploy.adapters.json_files import (
+    LARGEST_POINTER_BYTES,
     broken_link,
     file_size,
     pointer_size,
     read_json_object,
+    read_small_file,
     unreadable,
 )
 from specdeploy.adapters.safetensors_headers import LfsPointerError, read_header
@@ -86,8 +88,11 @@ def checked_directory(path: Path) -> Path:
             f"{path} is a file; a checkpoint is a directory with a config.json"
         ) from error
     except (OSError, ValueError) as error:
+        # os.path, unlike pathlib, answers for names that the system refuses.
+        if os.path.islink(path):  # noqa: PTH114
+            raise broken_link(path) from error
         failure = error if isinstance(error, OSError) else OSError(str(error))
-        raise broken_link(path) if path.is_symlink() else unreadable(path, failure) from error
+        raise unreadable(path, failure) from error
     if CONFIG in names:
         return path
     raise CheckpointError(f"{path} has no {CONFIG}", hint=_without_config(names))
@@ -205,7 +210,15 @@ def _pointer_found(error: LfsPointerError, contents: CheckpointContents) -> Chec
 
 def _pickle_bytes(directory: Path) -> int | None:
     files = {path for pattern in _PICKLES for path in directory.glob(pattern)}
-    return sum(map(file_size, files)) if files else None
+    return sum(map(_pickle_size, files)) if files else None
+
+
+def _pickle_size(path: Path) -> int:
+    """Return a file's size; only what is too small for weights is looked into."""
+    size = file_size(path)
+    if size <= LARGEST_POINTER_BYTES:
+        read_small_file(path, largest=LARGEST_POINTER_BYTES)
+    return size
 
 
 def _optional_json(path: Path) -> dict[str, object] | None:

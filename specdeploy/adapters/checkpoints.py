@@ -165,7 +165,7 @@ def _check_present(directory: Path, names: set[str]) -> None:
     missing = sorted(name for name in names if not os.path.lexists(directory / name))
     if missing:
         raise CheckpointError(
-            f"{len(missing)} of {len(names)} weight files are missing (first: {missing[0]:.80})",
+            f"{len(missing)} of {len(names)} weight files are missing (first: {missing[0]!r:.80})",
             hint=f"{INDEX} names them; download the checkpoint again",
         )
 
@@ -184,7 +184,7 @@ def _check_index(index: dict[str, str], headers: dict[str, list[TensorInfo]]) ->
     if stale:
         raise CheckpointError(
             f"{INDEX} is stale: {len(stale)} tensors are not where it says "
-            f"(first: {stale[0]:.80} in {index[stale[0]]})",
+            f"(first: {stale[0]!r:.80} in {index[stale[0]]!r:.80})",
             hint="index and weight files are of different downloads",
         )
 

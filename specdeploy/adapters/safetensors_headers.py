@@ -79,13 +79,13 @@ def _tensor(path: Path, name: str, entry: object) -> TensorInfo:
     dtype, shape = entry.get("dtype"), entry.get("shape")
     begin, end = _offsets(entry, wrong)
     if not isinstance(dtype, str) or dtype not in DTYPE_BITS:
-        raise CheckpointError(f"{path.name}: {name:.80} has the unknown dtype {dtype!r:.40}")
+        raise CheckpointError(f"{path.name}: {name!r:.80} has the unknown dtype {dtype!r:.40}")
     if not isinstance(shape, list) or not all(_is_size(item) for item in shape):
         raise wrong
     tensor = TensorInfo(name=name, dtype=dtype, shape=tuple(shape), size_bytes=end - begin)
     if tensor.elements * DTYPE_BITS[dtype] != tensor.size_bytes * _BITS_PER_BYTE:
         raise CheckpointError(
-            f"{path.name}: {name:.80} has {tensor.size_bytes:,} bytes, "
+            f"{path.name}: {name!r:.80} has {tensor.size_bytes:,} bytes, "
             f"which are not {dtype} of shape {list(tensor.shape)}"
         )
     return tensor

@@ -11,7 +11,7 @@ from specdeploy.core.families import Family, find_family
 from specdeploy.core.families.attention import kv_layout_unknown, read_heads
 from specdeploy.core.families.common import DTYPE_BYTES, read_dtype, read_rope, read_special_ids
 from specdeploy.core.families.decoder import inner_width
-from specdeploy.core.families.facts import ConfigFacts, as_table
+from specdeploy.core.families.facts import ConfigFacts, as_table, as_word
 from specdeploy.core.families.heads import describe_head, head_kind
 from specdeploy.core.families.layers import Heads, Stack
 from specdeploy.core.models import (
@@ -78,9 +78,9 @@ def read_architecture(config: Mapping[str, object], facts: ConfigFacts) -> str:
         names = facts.get("architectures")
     if names is None:
         return ""
-    if not isinstance(names, list) or not names or not isinstance(names[0], str):
+    if not isinstance(names, list) or not names:
         raise CheckpointError("config.json: architectures should be a list of names")
-    return names[0]
+    return as_word(names[0], key="architectures")
 
 
 def describe_vocabulary(rows: int, tokenizer: TokenizerSizes | None) -> VocabularySpec:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Final
 
-from specdeploy.core.families.facts import as_table, bounded
+from specdeploy.core.families.facts import as_table, as_word, bounded
 from specdeploy.core.models import ParameterBreakdown, QuantizationSpec
 
 # quant_method (or quant_algo, lower case) -> bits per weight.
@@ -91,9 +91,8 @@ def _bits_with_scales(quantization: QuantizationSpec) -> Fraction:
 
 def _method(facts: Mapping[str, object]) -> str:
     for key in ("quant_algo", "quant_method"):
-        value = facts.get(key)
-        if isinstance(value, str) and value:
-            return value.lower()
+        if facts.get(key):
+            return as_word(facts[key], key=key).lower()
     if facts.get("load_in_4bit") or facts.get("load_in_8bit"):
         return "bitsandbytes"
     return "unknown"

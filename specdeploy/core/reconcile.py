@@ -71,7 +71,7 @@ def _check_embedding(spec: ModelSpec, main: list[TensorInfo]) -> None:
         if tensor.is_embedding and tensor.is_floating and tensor.shape:
             if tensor.shape[0] != spec.vocab_size:
                 raise CheckpointError(
-                    f"{tensor.name} has {tensor.shape[0]} rows; "
+                    f"{tensor.name!r:.80} has {tensor.shape[0]} rows; "
                     f"config.json says vocab_size {spec.vocab_size}",
                     hint=_HINT,
                 )

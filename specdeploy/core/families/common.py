@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from specdeploy.core.families.facts import ConfigFacts, as_table, bounded, shown
+from specdeploy.core.families.facts import ConfigFacts, as_table, as_word, bounded, shown
 from specdeploy.core.models import RopeSpec, SpecialIds
 from specdeploy.errors import CheckpointError
 
@@ -57,10 +57,8 @@ def read_rope(facts: ConfigFacts) -> RopeSpec:
             break
     kind = table.get("rope_type", table.get("type", "default"))
     original = table.get("original_max_position_embeddings")
-    if not isinstance(kind, str):
-        raise CheckpointError(f"config.json: rope type should be text, not {shown(kind)}")
     return RopeSpec(
-        kind=kind,
+        kind=as_word(kind, key="rope_type"),
         factor=_factor(table.get("factor")),
         original_context_length=None
         if original is None

@@ -106,9 +106,7 @@ class ConfigFacts:
     def text(self, key: str) -> str | None:
         """Return a string, or None when the key is absent or null."""
         value = self.get(key)
-        if value is not None and not isinstance(value, str):
-            raise CheckpointError(f"config.json: {key} should be text, not {shown(value)}")
-        return value
+        return None if value is None else as_word(value, key=key)
 
     def table(self, key: str) -> Mapping[str, object] | None:
         """Return a nested object, or None when the key is absent or null."""
@@ -155,6 +153,13 @@ def bounded(value: object, *, key: str, least: int = 1) -> int:
     most = _LARGEST.get(key, _LARGEST_SIZE)
     if not least <= value <= most:
         raise CheckpointError(f"config.json: {key} is {shown(value)}; expected {least} to {most}")
+    return value
+
+
+def as_word(value: object, *, key: str) -> str:
+    """Return a text that may be shown: no line breaks, no terminal controls."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise CheckpointError(f"config.json: {key} should be a name, not {shown(value)}")
     return value
 
 

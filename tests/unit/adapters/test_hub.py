@@ -1,0 +1,109 @@
+"""Hub ids: the cache first, then the network, then what the user can do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from checkpoint_files import llama_shapes, write_config, write_safetensors
+
+from specdeploy.adapters import hub
+from specdeploy.adapters.hub import HubFiles
+from specdeploy.errors import ConfigError
+
+
+class FakeHub:
+    """Answers as huggingface_hub does: a folder, or an error of its own."""
+
+    def __init__(self, *, cached: Path | None = None, remote: Path | None = None) -> None:
+        self.cached, self.remote = cached, remote
+        self.downloads: list[bool] = []
+
+    def __call__(self, repo_id: str, *, local_files_only: bool, weights: bool) -> Path:
+        if not local_files_only:
+            self.downloads.append(weights)
+        found = self.cached if local_files_only else self.remote
+        if found is None:
+            raise FileNotFoundError(f"no answer for {repo_id}\nsecond line")
+        return found
+
+
+def with_hub(monkeypatch: pytest.MonkeyPatch, fake: FakeHub) -> FakeHub:
+    monkeypatch.setattr(hub, "_snapshot", fake)
+    return fake
+
+
+def planning_files(folder: Path) -> Path:
+    (write_config(folder) / "tokenizer.json").write_text("{}")
+    return folder
+
+
+def test_a_cached_model_needs_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = with_hub(monkeypatch, FakeHub(cached=planning_files(tmp_path)))
+    assert HubFiles().resolve("org/name") == tmp_path
+    assert fake.downloads == []
+
+
+def test_a_model_that_is_not_cached_is_downloaded_without_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = with_hub(monkeypatch, FakeHub(remote=planning_files(tmp_path)))
+    assert HubFiles().resolve("org/name") == tmp_path
+    assert fake.downloads == [False]
+
+
+def test_a_build_downloads_weights_that_planning_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cached, whole = planning_files(tmp_path / "a"), planning_files(tmp_path / "b")
+    fake = with_hub(monkeypatch, FakeHub(cached=cached, remote=whole))
+    assert HubFiles(weights=True).resolve("org/name") == whole
+    assert fake.downloads == [True]
+
+
+def test_cached_weights_are_not_downloaded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_safetensors(planning_files(tmp_path) / "model.safetensors", llama_shapes())
+    fake = with_hub(monkeypatch, FakeHub(cached=tmp_path))
+    assert HubFiles(weights=True).resolve("org/name") == tmp_path
+    assert fake.downloads == []
+
+
+def test_half_a_cache_is_enough_to_plan_with_when_there_is_no_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_hub(monkeypatch, FakeHub(cached=write_config(tmp_path)))
+    assert HubFiles().resolve("org/name") == tmp_path
+
+
+def test_a_model_that_cannot_be_had_says_how_to_download_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with_hub(monkeypatch, FakeHub())
+    with pytest.raises(ConfigError, match="org/name is not cached and cannot be") as caught:
+        HubFiles().resolve("org/name")
+    assert "second line" not in str(caught.value)
+    assert "hf download org/name --local-dir name" in (caught.value.hint or "")
+
+
+def test_without_the_library_the_error_says_how_to_download_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ConfigError, match="huggingface_hub is not installed") as caught:
+        HubFiles().resolve("org/name")
+    assert "hf download org/name" in (caught.value.hint or "")
+
+
+def test_the_library_finds_a_snapshot_in_its_own_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constants = pytest.importorskip("huggingface_hub.constants")
+    folder, revision = tmp_path / "models--org--name", "b" * 40
+    planning_files(folder / "snapshots" / revision)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text(revision)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    assert HubFiles().resolve("org/name") == folder / "snapshots" / revision

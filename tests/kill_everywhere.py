@@ -15,6 +15,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -34,9 +35,9 @@ def main(folder: Path, points: int) -> None:
     for number in range(points):
         shutil.rmtree(setup.workspace, ignore_errors=True)
         moment = 1 + number * total // points
-        killed += _in_child(lambda at=moment: _build_and_die(setup, at)) == -signal.SIGKILL
+        killed += _in_child(partial(_build_and_die, setup, moment)) == -signal.SIGKILL
         broken += [f"after a kill at {moment}: {line}" for line in _broken(setup.workspace)]
-        if _in_child(lambda: _build(setup)) != 0:
+        if _in_child(partial(_build, setup)) != 0:
             broken.append(f"the build after a kill at {moment} failed")
         broken += [f"after the next build: {line}" for line in _broken(setup.workspace)]
     sys.stdout.write(json.dumps({"events": total, "killed": killed, "broken": broken}))

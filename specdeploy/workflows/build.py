@@ -115,6 +115,7 @@ def _perform_steps(plan: BuildPlan, reports: list[StepReport], bench: Workbench)
 
 def _perform(step: BuildStep, plan: BuildPlan, report: StepReport, bench: Workbench) -> None:
     started = bench.clock()
+    bench.reporter.stage_started(f"building the {step.role}")
     with bench.store.staging(Path(report.output)) as staging:
         argv = filled_argv(step.argv, python=bench.python, output=str(staging))
         bench.runner.run(argv, log=bench.store.next_log(f"build-{step.role}"))

@@ -41,7 +41,7 @@ def test_a_golden_repository_names_the_placeholder_and_no_path_of_this_machine(n
 
 @pytest.mark.parametrize("name", REPOSITORIES)
 def test_the_record_of_a_golden_repository_tells_its_files(name: str) -> None:
-    files = repository(*REPOSITORIES[name])
+    files = dict(repository(*REPOSITORIES[name]))
     record = ModelRepository.model_validate_json(files.pop(REPOSITORY_RECORD))
     found = [file_entry(path, text.encode()) for path, text in files.items()]
     assert list(compare_files(record.files, found)) == []

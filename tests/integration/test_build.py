@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -209,6 +210,27 @@ def test_two_builds_at_once_both_succeed_with_one_set_of_artifacts(pair: Path) -
     assert done == ["build", "build", "reuse", "reuse"]
     assert len(engines(pair)) == 2
     assert run_json(pair, "verify", ".specdeploy")["verdict"] == "whole"
+
+
+def test_an_interrupt_exits_130_and_leaves_nothing_unfinished(pair: Path) -> None:
+    build = start(pair, "build", "-vv")
+    assert build.stderr is not None
+    while not build.stderr.readline().startswith("running "):
+        assert build.poll() is None
+    build.send_signal(signal.SIGINT)
+    status, out, err = finish(build)
+    assert (status, out) == (130, "")
+    assert "error: interrupted" in err
+    assert not list((pair / ".specdeploy/engines").rglob("*staging*"))
+    assert run_json(pair, "build")["performed"]
+
+
+def test_a_name_that_is_not_text_is_refused(pair: Path) -> None:
+    awkward = os.fsdecode(b"models/\xff")
+    (pair / "models/draft").rename(pair / awkward)
+    status, out, err = run(pair, "build", "--draft", awkward)
+    assert (status, out) == (2, "")
+    assert "Traceback" not in err
 
 
 def test_without_torch_the_build_exits_5_before_any_work(pair: Path) -> None:

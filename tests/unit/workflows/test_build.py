@@ -32,10 +32,10 @@ def built(setup: Setup, **changes: object) -> BuildReport:
 
 
 def actions(report: BuildReport) -> dict[str, str]:
-    found = {step.role: step.action for step in report.steps}
+    found: dict[str, str] = {step.role: step.action for step in report.steps}
     if report.repository is not None:
         found["repository"] = report.repository.action
-    return dict(found)
+    return found
 
 
 def everything_below(folder: Path) -> dict[str, bytes]:
@@ -265,7 +265,8 @@ def test_a_preview_of_a_built_pair_writes_nothing_and_has_no_reasons(setup: Setu
 def reasons(setup: Setup, deployment: Deployment | None = None) -> list[str]:
     report = preview(request(setup, deployment), setup.bench())
     assert report.repository is not None
-    return [r.sentence for part in (*report.steps, report.repository) for r in part.reasons]
+    parts = [*(step.reasons for step in report.steps), report.repository.reasons]
+    return [reason.sentence for part in parts for reason in part]
 
 
 def test_reasons_name_the_setting_that_changed(setup: Setup) -> None:

@@ -96,7 +96,7 @@ def test_a_build_killed_at_any_of_60_steps_of_its_own_leaves_only_whole_artifact
 
 
 @pytest.mark.full
-def test_a_build_killed_at_any_of_2000_steps_of_its_own_leaves_only_whole_artifacts(
+def test_a_build_killed_at_any_of_1000_steps_of_its_own_leaves_only_whole_artifacts(
     tmp_path: Path,
 ) -> None:
-    kill_everywhere(tmp_path, 2000)
+    kill_everywhere(tmp_path, 1000)

@@ -47,6 +47,7 @@ _SHARD: Final = re.compile(r"-\d+-of-(\d{1,6})\.safetensors$")
 _NOT_WEIGHTS: Final = ("adapter_", "consolidated")
 _PICKLES: Final = ("pytorch_model*.bin", "medusa_lm_head.pt", "consolidated*.pth")
 _BYTES_PER_GB: Final = 10**9
+_SHORT: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 @final
@@ -195,7 +196,7 @@ def _pointer_found(error: LfsPointerError, contents: CheckpointContents) -> Chec
     with contextlib.suppress(CheckpointError):
         spec = describe_checkpoint(contents)
         if spec.weight_bytes is not None:
-            kind = spec.quantization.method if spec.quantization else spec.dtype
+            kind = spec.quantization.method if spec.quantization else _SHORT[spec.dtype]
             expected = (
                 f"; expected about {spec.weight_bytes / _BYTES_PER_GB:.2f} GB in total for "
                 f"{spec.parameters:,} {kind} parameters"

@@ -110,10 +110,7 @@ def file_size(path: Path) -> int:
 
 def broken_link(path: Path) -> CheckpointError:
     """Return the error for a link whose target is missing, as in half a mounted cache."""
-    try:
-        target = os.readlink(path)  # noqa: PTH115 - the text of the link, unresolved
-    except OSError:
-        target = "an unreadable place"
+    target = os.readlink(path)  # noqa: PTH115 - the text of the link, unresolved
     folder = next(
         (part for part in path.absolute().parts if part.startswith("models--")),
         "models--org--name",

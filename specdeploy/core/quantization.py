@@ -75,7 +75,7 @@ def served_bytes(
     kept = parts.embedding + parts.lm_head
     if quantization.method == "mxfp4":
         kept = total - parts.experts
-    elif any("self_attn" in name for name in quantization.unconverted):
+    elif any("*" in name and "self_attn" in name for name in quantization.unconverted):
         kept += parts.attention
     bits = _bits_with_scales(quantization) * (total - kept) + _SIXTEEN_BIT * kept
     return -(-bits.numerator // (8 * bits.denominator))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from specdeploy.core.checkpoint import CheckpointContents
+from specdeploy.core.families.common import DTYPE_BYTES
 from specdeploy.core.models import ModelSpec
+from specdeploy.core.quantization import served_bytes
 from specdeploy.core.tensors import (
     TensorGroups,
     TensorInfo,
@@ -97,11 +99,14 @@ def _with_count(spec: ModelSpec, counted: int | None) -> ModelSpec:
         )
     difference = counted - spec.parameters
     note = f"the weight files hold {difference:+,} parameters against the family's; theirs count"
+    parts = spec.breakdown.evolve(other=spec.breakdown.other + difference)
     return spec.evolve(
         parameters=counted,
         active_parameters=(spec.active_parameters or spec.parameters) + difference,
-        breakdown=spec.breakdown.evolve(other=spec.breakdown.other + difference),
-        weight_bytes=None if spec.weight_bytes is None else spec.weight_bytes + 2 * difference,
+        breakdown=parts,
+        weight_bytes=served_bytes(
+            parts, dtype_bytes=DTYPE_BYTES[spec.dtype], quantization=spec.quantization
+        ),
         notes=[*spec.notes, note],
     )
 

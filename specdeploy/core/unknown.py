@@ -23,6 +23,9 @@ _UNPLAIN_KEYS: Final = (
     "block_configs",
 )
 _CACHELESS: Final = frozenset({"linear_attention", "mamba", "conv", "recurrent"})
+# Parts of layers that keep something else than keys and values.
+_STATE_MARKS: Final = ("A_log", "conv1d", "dt_bias", "indexer", "cross_attn")
+_KEY_VALUE: Final = frozenset({"k_proj", "v_proj", "kv_a_proj_with_mqa"})
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 
 
@@ -76,17 +79,31 @@ def _kv_widths(
     for key in _UNPLAIN_KEYS:
         if facts.get(key) is not None:
             raise kv_layout_unknown(architecture, reason=f"config.json sets {key}")
-    by_layer: defaultdict[int, dict[str, TensorInfo]] = defaultdict(dict)
+    by_layer: defaultdict[int | None, list[TensorInfo]] = defaultdict(list)
     for tensor in tensors:
-        if tensor.layer is not None and tensor.name.endswith("_proj.weight"):
-            by_layer[tensor.layer][tensor.name.rsplit(".", 2)[-2]] = tensor
-    kinds = _kinds(facts, architecture)
-    return [
-        None
-        if kind in _CACHELESS
-        else _width(facts, by_layer[index], kind=kind, architecture=architecture)
-        for index, kind in enumerate(kinds)
-    ]
+        by_layer[tensor.layer].append(tensor)
+    widths: list[KvWidth | None] = []
+    for index, kind in enumerate(_kinds(facts, architecture)):
+        if kind in _CACHELESS:
+            widths.append(None)
+        else:
+            projections = _projections(by_layer[index], architecture)
+            widths.append(_width(facts, projections, kind=kind, architecture=architecture))
+    return widths
+
+
+def _projections(layer: list[TensorInfo], architecture: str) -> dict[str, TensorInfo]:
+    """Return the layer's key and value projections by their usual names."""
+    found: dict[str, TensorInfo] = {}
+    for tensor in layer:
+        if any(mark in tensor.name for mark in _STATE_MARKS):
+            raise kv_layout_unknown(architecture, reason=f"{tensor.name!r:.60} keeps a state")
+        words = tensor.name.split(".")
+        if words[-1] == "weight" and words[-2] in _KEY_VALUE:
+            if words[-2] in found:
+                raise kv_layout_unknown(architecture, reason=f"two {words[-2]} in one layer")
+            found[words[-2]] = tensor
+    return found
 
 
 def _kinds(facts: ConfigFacts, architecture: str) -> list[object]:

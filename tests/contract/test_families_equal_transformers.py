@@ -56,7 +56,11 @@ DELTA = {
 # These families know no other spelling.
 GPT2: dict[str, object] = {
     **dict.fromkeys((k for k in SIZES if k.endswith(("size", "layers", "heads"))), None),
-    **{"n_embd": 96, "n_head": 6, "n_layer": 5, "n_positions": 64, "n_inner": None},
+    "n_embd": 96,
+    "n_head": 6,
+    "n_layer": 5,
+    "n_positions": 64,
+    "n_inner": None,
     "vocab_size": 130,
 }
 WITH_BIAS = {"attention_bias": True, "mlp_bias": True}

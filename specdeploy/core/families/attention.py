@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from specdeploy.core.families.facts import ConfigFacts
 from specdeploy.core.families.layers import Heads, Layer, gqa, linear
 from specdeploy.core.families.style import Style, switched
@@ -106,17 +104,11 @@ def gated_delta(facts: ConfigFacts) -> Layer:
     )
 
 
-def without_cache(layer: Layer) -> Layer:
-    """Return the same layer, keeping nothing per token."""
-    return replace(layer, kv=None)
-
-
 def _qk_norm(heads: Heads, facts: ConfigFacts, style: Style) -> int:
     if not switched(facts, style.qk_norm_switch):
         return 0
     return {
         "none": 0,
         "per_head_dim": 2 * heads.head_dim,
-        "per_head": (heads.queries + heads.keys) * heads.head_dim,
         "full": (heads.queries + heads.keys) * heads.head_dim,
     }[style.qk_norm]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from specdeploy.core.families.facts import ConfigFacts, as_table, as_word, bounded, shown
+from specdeploy.core.families.facts import ConfigFacts, as_number, as_table, as_word, bounded, shown
 from specdeploy.core.models import RopeSpec, SpecialIds
 from specdeploy.errors import CheckpointError
 
@@ -17,6 +17,7 @@ _DTYPE_NAMES: Final = {
     "fp16": "float16",
     "bf16": "bfloat16",
 }
+_LARGEST_FACTOR: Final = 1e6
 _STORED: Final = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
@@ -59,7 +60,9 @@ def read_rope(facts: ConfigFacts) -> RopeSpec:
     original = table.get("original_max_position_embeddings")
     return RopeSpec(
         kind=as_word(kind, key="rope_type"),
-        factor=_factor(table.get("factor")),
+        factor=None
+        if table.get("factor") is None
+        else as_number(table["factor"], key="rope factor", most=_LARGEST_FACTOR),
         original_context_length=None
         if original is None
         else bounded(original, key="max_position_embeddings"),
@@ -75,17 +78,6 @@ def read_special_ids(facts: ConfigFacts, generation: Mapping[str, object] | None
         pad=_one_id(facts.get("pad_token_id"), key="pad_token_id"),
         generation_eos=_id_list(generation.get("eos_token_id"), key="eos_token_id"),
     )
-
-
-def _factor(value: object) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value > _LARGEST_FACTOR:
-        raise CheckpointError(f"config.json: rope factor should be a number, not {shown(value)}")
-    return float(value)
-
-
-_LARGEST_FACTOR: Final = 1e6
 
 
 def _one_id(value: object, *, key: str) -> int | None:

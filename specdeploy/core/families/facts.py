@@ -156,6 +156,15 @@ def bounded(value: object, *, key: str, least: int = 1) -> int:
     return value
 
 
+def as_number(value: object, *, key: str, most: float) -> float:
+    """Return a number above 0 and at most ``most``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= most:
+        raise CheckpointError(
+            f"config.json: {key} should be a number up to {most:g}, not {shown(value)}"
+        )
+    return float(value)
+
+
 def as_word(value: object, *, key: str) -> str:
     """Return a text that may be shown: no line breaks, no terminal controls."""
     if not isinstance(value, str) or not value.isprintable():

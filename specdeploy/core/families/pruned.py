@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from specdeploy.core.families.facts import ConfigFacts, as_table, bounded, shown
+from specdeploy.core.families.facts import ConfigFacts, as_number, as_table, bounded
 from specdeploy.core.families.layers import Heads, Layer, Stack, gqa, linear, mlp, norm
 from specdeploy.core.models import KvWidth
 from specdeploy.errors import CheckpointError
 
 ARCHITECTURE = "DeciLMForCausalLM"
 _MULTIPLE = 256
+_LARGEST_MULTIPLIER = 1000
 
 
 def count_pruned(facts: ConfigFacts) -> Stack:
@@ -75,14 +76,13 @@ def _feed_forward(facts: ConfigFacts, part: Mapping[str, object]) -> tuple[int, 
     if part.get("intermediate_size") is not None:
         inner = bounded(part["intermediate_size"], key="intermediate_size")
     else:
-        inner = _width(part.get("ffn_mult"), hidden)
+        multiplier = as_number(part.get("ffn_mult"), key="ffn_mult", most=_LARGEST_MULTIPLIER)
+        inner = _width(multiplier, hidden)
     return mlp(hidden, inner, bias=facts.flag("mlp_bias")), True
 
 
-def _width(multiplier: object, hidden: int) -> int:
+def _width(multiplier: float, hidden: int) -> int:
     """Two thirds of ``multiplier * hidden`` gated units, rounded up to a multiple of 256."""
-    if isinstance(multiplier, bool) or not isinstance(multiplier, (int, float)):
-        raise CheckpointError(f"config.json: ffn_mult should be a number, not {shown(multiplier)}")
     inner = int(2 * multiplier * hidden / 3)
     return bounded(-(-inner // _MULTIPLE) * _MULTIPLE, key="intermediate_size")
 

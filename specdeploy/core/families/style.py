@@ -13,7 +13,8 @@ from specdeploy.core.families.mixture import Mixture
 Switch = bool | str
 
 Attention = Literal["grouped", "latent"]
-QkNorm = Literal["none", "per_head_dim", "per_head", "full"]
+# Width of the norms on queries and keys: one shared by the heads, or one weight per channel.
+QkNorm = Literal["none", "per_head_dim", "full"]
 
 # Which layers keep a window when config.json has no layer_types.
 #   none: no layer; all: every layer; qwen: from max_window_layers on, when switched on;

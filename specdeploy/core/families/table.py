@@ -235,7 +235,7 @@ STYLES: Final[Mapping[str, Style]] = {
         qkv_bias="use_qkv_bias",
         norm_bias=True,
         norms=partial(_parallel, 2, "use_parallel_residual"),
-        qk_norm="per_head",
+        qk_norm="full",
         qk_norm_switch="qk_layernorm",
     ),
     "olmo": Style(
@@ -259,7 +259,7 @@ STYLES: Final[Mapping[str, Style]] = {
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         norms=1,
-        qk_norm="per_head",
+        qk_norm="full",
         qk_norm_switch="use_qk_norm",
         absent=_TIED,
     ),

@@ -299,7 +299,7 @@ def test_lfs_pointers_are_named_with_their_size_and_what_is_missing(tmp_path: Pa
     assert len(POINTER) == 135
     assert "model-00001-of-00004.safetensors is a Git LFS pointer (135 bytes)" in message
     assert "4,976,698,672 bytes" in message
-    assert "about 16.06 GB in total for 8,030,261,248 bfloat16 parameters" in message
+    assert "about 16.06 GB in total for 8,030,261,248 bf16 parameters" in message
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "generation_config.json"])
@@ -330,6 +330,34 @@ def test_a_missing_shard_shows_without_an_index_too(tmp_path: Path) -> None:
     (tmp_path / "model-00002-of-00003.safetensors").unlink()
     with pytest.raises(CheckpointError, match="2 of 3 weight files are there"):
         read(tmp_path)
+
+
+def test_an_index_without_a_weight_map_is_told(tmp_path: Path) -> None:
+    write_json(write_config(tmp_path) / "model.safetensors.index.json", {"metadata": {}})
+    with pytest.raises(CheckpointError, match="no weight_map"):
+        read(tmp_path)
+
+
+def test_shards_of_two_downloads_are_told(tmp_path: Path) -> None:
+    write_config(tmp_path)
+    for name in ("model-00001-of-00001.safetensors", "model-00001-of-00002.safetensors"):
+        write_safetensors(tmp_path / name, llama_shapes())
+    with pytest.raises(CheckpointError, match="two different sets"):
+        read(tmp_path)
+
+
+def test_a_tensor_in_two_files_is_told(tmp_path: Path) -> None:
+    write_config(tmp_path)
+    for name in ("a.safetensors", "b.safetensors"):
+        write_safetensors(tmp_path / name, llama_shapes())
+    with pytest.raises(CheckpointError, match="hold the same tensor"):
+        read(tmp_path)
+
+
+def test_mistrals_own_copy_of_the_weights_is_not_counted_twice(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    write_safetensors(folder / "consolidated.safetensors", llama_shapes())
+    assert read(folder).weight_bytes_stored == 2 * PARAMETERS
 
 
 def test_an_index_that_does_not_match_its_shards_is_stale(tmp_path: Path) -> None:
@@ -518,6 +546,13 @@ def test_a_directory_without_config_json_says_what_it_seems_to_be(
     with pytest.raises(CheckpointError, match=r"no config\.json") as caught:
         read(tmp_path)
     assert hint in (caught.value.hint or "")
+
+
+def test_a_config_of_absurd_size_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "config.json").touch()
+    os.truncate(tmp_path / "config.json", 1 << 40)
+    with pytest.raises(CheckpointError, match="1,099,511,627,776 bytes"):
+        read(tmp_path)
 
 
 def test_a_directory_named_config_json_is_told(tmp_path: Path) -> None:

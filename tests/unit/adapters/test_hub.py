@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from checkpoint_files import llama_shapes, write_config, write_safetensors
+from checkpoint_files import llama_shapes, write_config, write_safetensors, write_sharded
 
 from specdeploy.adapters import hub
 from specdeploy.adapters.hub import HubFiles
@@ -76,6 +76,22 @@ def test_half_a_cache_is_enough_to_plan_with_when_there_is_no_network(
 ) -> None:
     with_hub(monkeypatch, FakeHub(cached=write_config(tmp_path)))
     assert HubFiles().resolve("org/name") == tmp_path
+
+
+@pytest.mark.parametrize("place", ["empty", "shards missing"])
+def test_half_a_cache_is_not_enough_to_build_with(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cached = tmp_path / "cached"
+    if place == "empty":
+        cached.mkdir()
+    else:
+        write_sharded(planning_files(cached), llama_shapes())
+        (cached / "model-00001-of-00002.safetensors").unlink()
+    fake = with_hub(monkeypatch, FakeHub(cached=cached))
+    with pytest.raises(ConfigError, match="cannot be downloaded"):
+        HubFiles(weights=True).resolve("org/name")
+    assert fake.downloads == [True]
 
 
 def test_a_model_that_cannot_be_had_says_how_to_download_it(

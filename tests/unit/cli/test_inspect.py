@@ -14,11 +14,13 @@ from checkpoint_files import (
     facts_of,
     llama_shapes,
     write_config,
+    write_json,
     write_safetensors,
 )
 
 from specdeploy.cli import run
 from specdeploy.core.inspection import Inspection
+from specdeploy.errors import ConfigError
 from specdeploy.schemas import json_schema
 
 INTEGERS = (
@@ -119,6 +121,57 @@ def test_the_table_shows_the_sizes_on_stdout_and_notes_on_stderr(
         assert text in captured.out
     assert "note: " not in captured.out
     assert "note: config.json names no dtype" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("deepseek-ai/DeepSeek-V3", ["37,552,297,472", "11,610,068,224", "fp8, 8 bits"]),
+        ("EAGLE3 head for Llama-3.1-8B", ["eagle3, 32,000 draft tokens", "target of hidden"]),
+        ("Qwen/Qwen2.5-7B", ["57,344 in bf16", "no tokenizer file"]),
+    ],
+)
+def test_the_table_shows_what_a_model_has_beyond_the_usual(
+    name: str, texts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_config(tmp_path, config_of(facts_of(name)))
+    assert run(["inspect", str(tmp_path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert [text for text in texts if text not in out] == []
+
+
+def test_the_table_tells_gpus_tokenizer_and_end_ids(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_config(tmp_path)
+    write_json(tmp_path / "generation_config.json", {"eos_token_id": [2, 3]})
+    tokenizer = {"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": 1}]}
+    write_json(tmp_path / "tokenizer.json", tokenizer)
+    assert run(["inspect", str(tmp_path), "--tp", "2"]) == 0
+    out = capsys.readouterr().out
+    for text in ("on each of 2 GPUs", "tokenizer 2 = 1 + 1 added", "generation eos [2, 3]"):
+        assert text in out
+
+
+def test_quiet_prints_nothing_but_errors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["inspect", str(write_config(tmp_path, torch_dtype=None)), "-q"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_hub_id_that_cannot_be_had_says_both_places(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Hub:
+        def resolve(self, repo_id: str) -> Path:
+            raise ConfigError(f"no {repo_id}", hint="hf download")
+
+    monkeypatch.setattr("specdeploy.wiring.hub_resolver", Hub)
+    assert run(["inspect", "org/name"]) == 2
+    err = capsys.readouterr().err
+    assert "org/name does not exist here, and as a Hub id: no org/name" in err
+    assert "hint: hf download" in err
 
 
 def test_words_of_a_checkpoint_are_no_markup(

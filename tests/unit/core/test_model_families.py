@@ -291,6 +291,42 @@ def test_a_pruned_model_is_counted_block_by_block(tmp_path: Path) -> None:
     assert kv_bytes(spec)[0] == 2 * 128 * (8 + 4) * 2
 
 
+def test_a_pruned_block_may_state_its_width_and_window(tmp_path: Path) -> None:
+    first = {
+        "attention": {"n_heads_in_group": 2, "window_length": 8},
+        "ffn": {"intermediate_size": 40},
+    }
+    second = {"attention": {"n_heads_in_group": 4}, "ffn": {"replace_with_linear": True}}
+    spec = spec_of(
+        tmp_path,
+        architectures=["DeciLMForCausalLM"],
+        model_type="deci",
+        block_configs=[first, second],
+    )
+    assert spec.breakdown is not None
+    assert spec.breakdown.mlp == 3 * 16 * 40 + 16 * 16
+    assert kv_bytes(spec) == (2 * 4 * (2 + 1) * 2, 2 * 4 * 2)
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [{"attention": {"n_heads_in_group": 4}, "ffn": {"ffn_mult": 1.0}}],
+        [{"ffn": {"ffn_mult": 1.0}}] * 2,
+        [{"attention": {"n_heads_in_group": 3}, "ffn": {"ffn_mult": 1.0}}] * 2,
+        [{"attention": {"n_heads_in_group": 4}, "ffn": {"ffn_mult": "2"}}] * 2,
+        [{"attention": {"n_heads_in_group": 4}, "ffn": {"ffn_mult": 1e308}}] * 2,
+        [{"attention": {"n_heads_in_group": 4}, "ffn": {"ffn_mult": -1}}] * 2,
+        [{"attention": {"no_op": False}, "ffn": {"ffn_mult": 1.0}}] * 2,
+    ],
+    ids=str,
+)
+def test_broken_blocks_are_refused(blocks: list[object], tmp_path: Path) -> None:
+    changes = {"architectures": ["DeciLMForCausalLM"], "block_configs": blocks}
+    with pytest.raises(CheckpointError, match=r"^config\.json"):
+        spec_of(tmp_path, {**LLAMA, **changes})
+
+
 def test_kv_heads_listed_by_layer_are_added_up(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, num_key_value_heads=[4, 1])
     assert kv_bytes(spec)[0] == 2 * 4 * (4 + 1) * 2
@@ -348,12 +384,23 @@ def test_a_separate_mtp_module_is_a_head_with_a_latent_cache(tmp_path: Path) -> 
     assert (spec.parameters, kv_bytes(spec)[0]) == (11_610_068_224, 576 * 2)
 
 
-UNKNOWN = {"architectures": ["OddForCausalLM"], "model_type": "odd"}
+def test_more_experts_per_token_than_there_are_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="9 of 8 experts per token"):
+        published("mistralai/Mixtral", tmp_path, num_experts_per_tok=9)
+
+
+def test_a_latent_model_may_have_no_experts(tmp_path: Path) -> None:
+    spec = published("deepseek-ai/DeepSeek-V3", tmp_path, n_routed_experts=None)
+    assert spec.breakdown is not None
+    assert spec.breakdown.experts == 0
+
+
+UNKNOWN: dict[str, object] = {"architectures": ["OddForCausalLM"], "model_type": "odd"}
 
 
 def test_an_unknown_family_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"OddForCausalLM.*model_type odd"):
-        spec_of(tmp_path, **UNKNOWN)
+        spec_of(tmp_path, {**LLAMA, **UNKNOWN})
 
 
 def test_a_derived_class_of_a_known_type_is_an_unknown_family(tmp_path: Path) -> None:
@@ -364,7 +411,7 @@ def test_a_derived_class_of_a_known_type_is_an_unknown_family(tmp_path: Path) ->
 def test_an_unknown_family_is_planned_from_its_tensor_headers(tmp_path: Path) -> None:
     known = spec_of(tmp_path / "known")
     write_safetensors(tmp_path / "known" / "model.safetensors", llama_shapes())
-    write_config(tmp_path / "known", **UNKNOWN)
+    write_config(tmp_path / "known", {**LLAMA, **UNKNOWN})
     spec = read(tmp_path / "known")
     assert spec.parameters == known.parameters
     assert kv_bytes(spec) == kv_bytes(known)
@@ -387,10 +434,81 @@ def test_an_unknown_family_is_planned_from_its_tensor_headers(tmp_path: Path) ->
 def test_an_unknown_family_with_an_unclear_cache_is_refused_whatever_its_headers(
     odd: dict[str, object], tmp_path: Path
 ) -> None:
-    write_config(tmp_path, **UNKNOWN, **odd)
+    write_config(tmp_path, {**LLAMA, **UNKNOWN, **odd})
     write_safetensors(tmp_path / "model.safetensors", llama_shapes())
     with pytest.raises(CheckpointError, match="KV layout not known for this architecture"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "model.layers.0.self_attn.A_log",
+        "model.layers.1.self_attn.k_conv1d.weight",
+        "model.layers.1.cross_attn.k_proj.weight",
+        "model.layers.1.other.k_proj.weight",
+    ],
+)
+def test_an_unknown_family_whose_layers_keep_something_else_is_refused(
+    extra: str, tmp_path: Path
+) -> None:
+    write_config(tmp_path, {**LLAMA, **UNKNOWN})
+    shapes = {**llama_shapes(), extra: ("BF16", (8, 16))}
+    write_safetensors(tmp_path / "model.safetensors", shapes)
+    with pytest.raises(CheckpointError, match="KV layout not known for this architecture"):
+        read(tmp_path)
+
+
+def test_an_unknown_family_without_key_projections_is_refused(tmp_path: Path) -> None:
+    write_config(tmp_path, {**LLAMA, **UNKNOWN})
+    shapes = {k: v for k, v in llama_shapes().items() if "layers.1.self_attn.k_proj" not in k}
+    write_safetensors(tmp_path / "model.safetensors", shapes)
+    with pytest.raises(CheckpointError, match="no k_proj and v_proj"):
+        read(tmp_path)
+
+
+def test_an_unknown_latent_family_keeps_what_its_projection_gives(tmp_path: Path) -> None:
+    write_config(tmp_path, {**LLAMA, **UNKNOWN})
+    shapes = {
+        name.replace("k_proj", "kv_a_proj_with_mqa"): entry
+        for name, entry in llama_shapes().items()
+        if "v_proj" not in name
+    }
+    write_safetensors(tmp_path / "model.safetensors", shapes)
+    assert kv_bytes(read(tmp_path), tp=4)[0] == 2 * 8 * 2
+
+
+def test_an_unknown_hybrid_says_by_layer_types_which_layers_keep_keys(tmp_path: Path) -> None:
+    kinds = ["linear_attention", "sliding_attention"]
+    write_config(tmp_path, {**LLAMA, **UNKNOWN, "layer_types": kinds, "sliding_window": 8})
+    write_safetensors(tmp_path / "model.safetensors", llama_shapes())
+    assert kv_bytes(read(tmp_path)) == (2 * 2 * 4 * 2, 0)
+
+
+def test_an_unknown_model_without_any_cache_is_refused(tmp_path: Path) -> None:
+    write_config(tmp_path, {**LLAMA, **UNKNOWN, "layer_types": ["mamba", "mamba"]})
+    write_safetensors(tmp_path / "model.safetensors", llama_shapes())
+    with pytest.raises(CheckpointError, match="no layer keeps keys and values"):
+        read(tmp_path)
+
+
+def test_packed_weights_of_an_unknown_family_cannot_be_counted(tmp_path: Path) -> None:
+    write_config(tmp_path, {**LLAMA, **UNKNOWN})
+    write_safetensors(tmp_path / "model.safetensors", llama_shapes(dtype="U8"))
+    with pytest.raises(CheckpointError, match="packed weights cannot be counted"):
+        read(tmp_path)
+
+
+def test_a_draft_head_of_an_unknown_family_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="OddForCausalLMEagle3"):
+        spec_of(tmp_path, model_type="odd", architectures=["OddForCausalLMEagle3"])
+
+
+def test_an_eagle3_head_with_latent_attention_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="latent attention"):
+        published(
+            "deepseek-ai/DeepSeek-V3", tmp_path, architectures=["DeepseekV3ForCausalLMEagle3"]
+        )
 
 
 @pytest.mark.parametrize("model_type", ["deepseek_v3", "deepseek_v4", "llama"])
@@ -482,7 +600,12 @@ def test_a_missing_dtype_is_taken_as_16_bit_and_told(tmp_path: Path) -> None:
         {"text_config": [1]},
         {"quantization_config": 8},
         {"layer_types": ["full_attention"]},
+        {"layer_types": "full_attention"},
         {"layer_types": ["full_attention", "odd"]},
+        {"rope_scaling": {"type": "linear", "factor": -1}},
+        {"head_dim": None, "hidden_size": 15},
+        {"quantization_config": {"quant_method": 8}},
+        {"quantization_config": {"quant_method": "awq", "bits": "4"}},
     ],
     ids=str,
 )
@@ -490,5 +613,5 @@ def test_absurd_sizes_and_wrong_types_are_one_clear_error(
     broken: dict[str, object], tmp_path: Path
 ) -> None:
     with pytest.raises(CheckpointError) as caught:
-        spec_of(tmp_path, **broken)
+        spec_of(tmp_path, {**LLAMA, **broken})
     assert len(str(caught.value)) < 200

@@ -96,6 +96,7 @@ def weights(bits: int) -> dict[str, object]:
             None,
         ),
         ({"quant_method": "brand-new"}, "brand-new", None),
+        ({"bits": 8}, "unknown", 8),
     ],
 )
 def test_every_way_to_declare_quantization_is_read(
@@ -108,3 +109,14 @@ def test_every_way_to_declare_quantization_is_read(
 def test_weights_of_unknown_width_have_no_made_up_size(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, quantization_config={"quant_method": "brand-new"})
     assert spec.weight_bytes is None
+
+
+def test_attention_that_is_listed_as_not_converted_stays_in_16_bit(tmp_path: Path) -> None:
+    fp8 = {"quant_method": "fp8"}
+    whole = llama_70b(tmp_path / "whole", quantization_config=fp8)
+    listed = {**fp8, "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}
+    part = llama_70b(tmp_path / "part", quantization_config=listed)
+    assert part.breakdown is not None
+    assert part.weight_bytes is not None
+    assert whole.weight_bytes is not None
+    assert part.weight_bytes - whole.weight_bytes == part.breakdown.attention

@@ -185,9 +185,9 @@ class _Lines:
 
 
 def _explain(error: yaml.YAMLError, text: str, name: str) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
-        return f"{name}:{error.problem_mark.line + 1}: not YAML: {error.problem}"
     if isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, int(error.position)) + 1
         return f"{name}:{line}: not text: character {error.character!r}"
-    return f"{name}: not YAML: {error}"
+    assert isinstance(error, yaml.MarkedYAMLError)  # noqa: S101 - reading raises no third kind
+    line = error.problem_mark.line + 1 if error.problem_mark else 1
+    return f"{name}:{line}: not YAML: {error.problem}"

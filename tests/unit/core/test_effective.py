@@ -48,6 +48,12 @@ def test_what_was_auto_shows_its_number_and_who_decided(tmp_path: Path) -> None:
     assert told(shown, "target.path") == ("/models/t", "specdeploy.yaml:1")
 
 
+def test_a_written_precision_is_shown_with_its_line(tmp_path: Path) -> None:
+    loaded = load(tmp_path, "target: {path: t, precision: fp32}\nmethod: none\n")
+    shown = effective_settings(loaded, target=TARGET, draft=None)
+    assert told(shown, "target.precision") == ("fp32", "specdeploy.yaml:1")
+
+
 def test_without_checkpoints_what_they_decide_stays_auto(tmp_path: Path) -> None:
     shown = effective_settings(load(tmp_path, PAIR), target=None, draft=None)
     assert told(shown, "limits.max_seq_len") == ("auto", "default")

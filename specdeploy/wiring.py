@@ -106,7 +106,7 @@ def workbench(root: Path, *, reporter: Reporter, lock_timeout_s: float = 0.0) ->
         hasher=hasher,
         tools=InstalledTools(),
         renderer=StrictRenderer(template_root()),
-        runner=LocalRunner(reporter),
+        runner=LocalRunner(reporter, environment=os.environ),
         reporter=reporter,
         clock=time.time,
         python=sys.executable,

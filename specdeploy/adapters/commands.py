@@ -33,8 +33,15 @@ class LocalRunner:
     however that ends: a killed build leaves nothing that still writes.
     """
 
-    def __init__(self, reporter: Reporter, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        reporter: Reporter,
+        *,
+        environment: Mapping[str, str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._reporter = reporter
+        self._environment = environment
         self._clock = clock
 
     def run(
@@ -47,7 +54,7 @@ class LocalRunner:
             CommandFailedError: it ended with a non-zero status; carries its last lines.
             ConfigError: the log cannot be written.
         """
-        program = _find(argv[0])
+        program = _find(argv[0], self._environment.get("PATH"))
         started = self._clock()
         try:
             with log.open("wb") as file:
@@ -68,7 +75,7 @@ class LocalRunner:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **(environment or {})},
+            env={**self._environment, **(environment or {})},
             # `python -m` looks for modules in the current folder first: it must be one where
             # nobody puts any, not a downloaded checkpoint in which the user happens to be.
             cwd=Path(log.name).parent,
@@ -94,8 +101,8 @@ class LocalRunner:
         return tail
 
 
-def _find(program: str) -> str:
-    path = shutil.which(program)
+def _find(program: str, folders: str | None) -> str:
+    path = shutil.which(program, path=folders)
     if path is None:
         where = "it is not an executable file" if "/" in program else "it is not on PATH"
         raise MissingToolError(f"{program} cannot be run: {where}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -25,8 +26,12 @@ class Recording(Reporter):
         self.lines.append(line)
 
 
+def a_runner(reporter: Reporter | None = None) -> LocalRunner:
+    return LocalRunner(reporter or Reporter(), environment=os.environ)
+
+
 def run(script: str, log: Path, *words: str, reporter: Reporter | None = None) -> None:
-    LocalRunner(reporter or Reporter()).run([sys.executable, "-c", script, *words], log=log)
+    a_runner(reporter).run([sys.executable, "-c", script, *words], log=log)
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
@@ -90,7 +95,7 @@ def test_a_command_killed_by_the_kernel_is_told_apart(tmp_path: Path) -> None:
 @pytest.mark.parametrize("program", ["no-such-program", "/no/such/program"])
 def test_a_missing_program_is_named(tmp_path: Path, program: str) -> None:
     with pytest.raises(MissingToolError, match=program):
-        LocalRunner(Reporter()).run([program], log=tmp_path / "log")
+        a_runner().run([program], log=tmp_path / "log")
     assert not (tmp_path / "log").exists()
 
 
@@ -106,7 +111,7 @@ def test_output_that_is_not_text_is_kept(tmp_path: Path) -> None:
 
 
 def test_the_environment_is_extended(tmp_path: Path) -> None:
-    runner = LocalRunner(Reporter())
+    runner = a_runner()
     argv = [sys.executable, "-c", "import os; print(os.environ['ADDED'], 'PATH' in os.environ)"]
     runner.run(argv, log=tmp_path / "log", environment={"ADDED": "yes"})
     assert "yes True" in (tmp_path / "log").read_text()
@@ -121,7 +126,7 @@ def test_modules_of_the_current_folder_are_not_run(
     monkeypatch.chdir(downloaded)
     (tmp_path / "logs").mkdir()
     argv = [sys.executable, "-m", "specdeploy.adapters.reference_convert", "--help"]
-    LocalRunner(Reporter()).run(argv, log=tmp_path / "logs/log")
+    a_runner().run(argv, log=tmp_path / "logs/log")
 
 
 def test_an_interrupt_ends_the_whole_group(tmp_path: Path) -> None:
@@ -167,11 +172,12 @@ def test_a_command_that_ignores_the_polite_signal_is_ended_too(
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux's prctl")
 def test_a_command_ends_with_a_killed_build(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path\n"
+        "import os, sys; from pathlib import Path\n"
         "from specdeploy.adapters.commands import LocalRunner\n"
         "from specdeploy.events import Reporter\n"
         "inner = 'import os, time; print(os.getpid(), flush=True); time.sleep(600)'\n"
-        "LocalRunner(Reporter()).run([sys.executable, '-c', inner], log=Path(sys.argv[1]))"
+        "runner = LocalRunner(Reporter(), environment=os.environ)\n"
+        "runner.run([sys.executable, '-c', inner], log=Path(sys.argv[1]))"
     )
     log = tmp_path / "log"
     build = subprocess.Popen([sys.executable, "-c", script, str(log)])

@@ -240,21 +240,20 @@ def _stored_types(contents: CheckpointContents) -> dict[str, int]:
 
 
 def _heads(facts: ConfigFacts, stack: Stack) -> Heads:
-    """Return the geometry; zeros for a head without attention, maxima for a pruned model."""
-    hidden = facts.whole("hidden_size")
-    widths = [layer.kv for layer in stack.layers if layer.kv is not None]
-    if not any(layer.kv or layer.state_bytes for layer in stack.layers):
-        return Heads(hidden=hidden, queries=0, keys=0, head_dim=0)
+    """Return the geometry of the layer with the most KV heads; zeros without any cache."""
+    widths = {index: layer.kv for index, layer in enumerate(stack.layers) if layer.kv}
+    if not widths:
+        return Heads(hidden=facts.whole("hidden_size"), queries=0, keys=0, head_dim=0)
     if facts.get("kv_lora_rank") is not None:
         return Heads(
-            hidden=hidden,
+            hidden=facts.whole("hidden_size"),
             queries=facts.whole("num_attention_heads"),
             keys=facts.whole("num_key_value_heads", default=1),
             head_dim=facts.whole("qk_nope_head_dim") + facts.whole("qk_rope_head_dim"),
         )
-    widest = max(widths, key=lambda width: width.kv_heads)
-    heads = [read_heads(facts.for_layer(0).with_values({"num_key_value_heads": widest.kv_heads}))]
-    return heads[0]
+    widest = max(widths, key=lambda index: widths[index].kv_heads)
+    keys = {"num_key_value_heads": widths[widest].kv_heads}
+    return read_heads(facts.for_layer(widest).with_values(keys))
 
 
 def _intermediate(family: Family) -> int | None:

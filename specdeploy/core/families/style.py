@@ -40,9 +40,9 @@ class Style:
     architectures: tuple[str, ...]
     context: int | None = None
     attention: Attention = "grouped"
-    qkv_bias: Switch = False
-    o_bias: Switch = False
-    mlp_bias: Switch = False
+    qkv_bias: Switch = "attention_bias"
+    o_bias: Switch = "attention_bias"
+    mlp_bias: Switch = "mlp_bias"
     norm_bias: Switch = False
     head_bias: bool = False
     gated: bool = True

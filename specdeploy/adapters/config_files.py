@@ -18,9 +18,8 @@ from specdeploy.errors import ConfigError
 # A settings file has some dozens of keys; aliases can make a small file stand for billions.
 _MAX_KEYS: Final = 1_000
 _MAX_DEPTH: Final = 20
-_MERGE_TAG: Final = "tag:yaml.org,2002:merge"
-_DATE_TAG: Final = "tag:yaml.org,2002:timestamp"
-_TEXT_TAG: Final = "tag:yaml.org,2002:str"
+_TAG: Final = "tag:yaml.org,2002:"
+_KINDS: Final = frozenset({"null", "bool", "int", "float", "str", "seq", "map"})
 
 
 @final
@@ -113,6 +112,8 @@ def parse_config(text: str, *, name: str, directory: Path) -> ConfigFile:
         values = loader.construct_document(node)
     except yaml.YAMLError as error:
         raise ConfigError(_explain(error, text, name)) from None
+    except RecursionError:
+        raise ConfigError(f"{name}: nested too deeply") from None
     except (ValueError, OverflowError) as error:
         # PyYAML builds numbers with Python's own constructors, which have limits.
         raise ConfigError(f"{name}: a value cannot be read: {error}") from None
@@ -129,11 +130,16 @@ def _open(text: str, name: str) -> yaml.SafeLoader:
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader without YAML's dates: no setting is one, and a broken one has no line."""
+    """A safe loader of what settings are made of: no dates, sets or binary data."""
 
 
+_Loader.yaml_constructors = {
+    tag: constructor
+    for tag, constructor in yaml.SafeLoader.yaml_constructors.items()
+    if tag is None or tag.removeprefix(_TAG) in _KINDS
+}
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _DATE_TAG]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != f"{_TAG}timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
@@ -172,9 +178,9 @@ class _Lines:
         seen: dict[str, int] = {}
         for key_node, _ in node.value:
             key, line = key_node.value, key_node.start_mark.line + 1
-            if key_node.tag == _MERGE_TAG:
+            if key_node.tag == f"{_TAG}merge":
                 continue
-            if key_node.tag != _TEXT_TAG or "." in key:
+            if key_node.tag != f"{_TAG}str" or "." in key:
                 raise self._error(key_node, "a key must be a plain word")
             if key in seen:
                 raise self._error(key_node, f"{key!r} is set on line {seen[key]} already")

@@ -157,7 +157,7 @@ def parse_text(key: str, text: str) -> object:
     if text.startswith("["):
         try:
             return json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text
     annotation: Any = leaf_fields()[key].annotation
     try:

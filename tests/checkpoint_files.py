@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from specdeploy.adapters.checkpoints import CheckpointFiles
+from specdeploy.core.inspection import inspect_model
 from specdeploy.core.models import ModelSpec
 from specdeploy.core.tensors import DTYPE_BITS
 
@@ -152,3 +153,20 @@ def write_sharded(folder: Path, shapes: Shapes, shards: int = 2) -> dict[str, st
         weight_map |= dict.fromkeys(mine, file)
     write_json(folder / "model.safetensors.index.json", {"weight_map": weight_map})
     return weight_map
+
+
+def whole_checkpoint(folder: Path) -> Path:
+    """Write a tiny Llama: config and one weight file."""
+    write_safetensors(write_config(folder) / "model.safetensors", llama_shapes())
+    return folder
+
+
+def kv_bytes(spec: ModelSpec, *, tp: int = 1, kv_dtype: str = "auto") -> tuple[int, int]:
+    """Return KV bytes per token and GPU: inside the windows, and beyond them."""
+    found = inspect_model(spec, path="x", tp=tp, kv_dtype=kv_dtype)
+    return found.kv_bytes_per_token, found.kv_bytes_per_token_full
+
+
+def published(name: str, folder: Path, **changes: object) -> ModelSpec:
+    """Return a published model, some keys of its config.json changed."""
+    return spec_of(folder, config_of(facts_of(name)), **changes)

@@ -34,8 +34,8 @@ AsyncReplies: TypeAlias = AsyncGenerator[Reply, None]
 
 # tritonserver 2.51 loses track of a request whose stream is cancelled in the moment it ends:
 # its model can then not be unloaded, and the server not be stopped in order. So a stream
-# that sent its final response is given this long to close by itself.
-_END_GRACE_S: Final = 1.0
+# that has said its last is given this long to close by itself.
+_END_GRACE_S: Final = 0.5
 _FINAL: Final = "triton_final_response"
 _TYPE_PREFIX: Final = "TYPE_"
 
@@ -99,16 +99,15 @@ class TritonConnection:
         import grpc  # noqa: PLC0415
 
         call = self._stub.ModelStreamInfer(iter([request]), timeout=timeout_s)
-        finished = False
+        ending = False
         try:
             for response in call:
-                reply = _read_reply(response)
-                finished = reply.final
-                yield reply
+                ending = _is_last(response)
+                yield _read_reply(response)
         except grpc.RpcError as error:
             raise _as_server_error(error, self._url, timeout_s) from error
         finally:
-            if finished:
+            if ending:
                 _await_end(call)
             call.cancel()
 
@@ -166,19 +165,23 @@ class AsyncTritonConnection:
         import grpc  # noqa: PLC0415
 
         call = self._stub.ModelStreamInfer(iter([request]), timeout=timeout_s)
-        finished = False
+        ending = False
         try:
             async for response in call:
-                reply = _read_reply(response)
-                finished = reply.final
-                yield reply
+                ending = _is_last(response)
+                yield _read_reply(response)
         except grpc.RpcError as error:
             raise _as_server_error(error, self._url, timeout_s) from error
         finally:
-            if finished:
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(call.code(), _END_GRACE_S)
+            if ending:
+                await _await_end_async(call)
             call.cancel()
+
+
+def _is_last(response: service_pb2.ModelStreamInferResponse) -> bool:
+    """Tell whether nothing worth reading follows; an error may have an end mark behind it."""
+    ended: bool = response.infer_response.parameters[_FINAL].bool_param
+    return ended or bool(response.error_message)
 
 
 def _await_end(call: grpc.Call) -> None:
@@ -186,6 +189,11 @@ def _await_end(call: grpc.Call) -> None:
 
     with contextlib.suppress(grpc.FutureTimeoutError):
         call.exception(timeout=_END_GRACE_S)
+
+
+async def _await_end_async(call: grpc.aio.StreamStreamCall) -> None:
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(call.code(), _END_GRACE_S)
 
 
 def build_request(

@@ -72,11 +72,17 @@ def _owner(port: int) -> int | None:
 
 
 def _listening_inodes(port: int) -> set[str]:
-    inodes = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with contextlib.suppress(OSError):
-            for line in Path(table).read_text().splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == _LISTENING and int(fields[1].rsplit(":", 1)[1], 16) == port:
-                    inodes.add(fields[9])
-    return inodes
+    rows = [*_rows("/proc/net/tcp"), *_rows("/proc/net/tcp6")]
+    return {
+        fields[9]
+        for fields in rows
+        if fields[3] == _LISTENING and int(fields[1].rsplit(":", 1)[1], 16) == port
+    }
+
+
+def _rows(table: str) -> list[list[str]]:
+    try:
+        lines = Path(table).read_text().splitlines()
+    except OSError:
+        return []
+    return [line.split() for line in lines[1:]]

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from specdeploy.adapters.procfs import ProcessFacts, processes_with, read_proces
 from specdeploy.core.serving import ServerRecord
 from specdeploy.errors import MissingToolError, ServerError
 
-_SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where Triton's backends put their regions
+SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where Triton's backends put their regions
 IDENTITY_NAME: Final = "SPECDEPLOY_SERVER"
 _POLL_S: Final = 0.05
 _KILL_PATIENCE_S: Final = 10.0
@@ -45,12 +46,13 @@ def start_process(
         argv: The program and its arguments.
         environment: The whole environment of the process.
         log: Receives standard output and error; begun anew.
-        outlives_us: False makes the process receive SIGTERM when this process dies.
+        outlives_us: False makes the process receive SIGTERM when this process dies, provided
+            that the main thread starts it: the kernel watches the thread, not the process.
 
     Raises:
         MissingToolError: the program cannot be run.
     """
-    if not outlives_us:
+    if not outlives_us and threading.current_thread() is threading.main_thread():
         argv = [sys.executable, "-ISc", _DIE_WITH_PARENT, str(os.getpid()), *argv]
     try:
         with log.open("wb") as output:
@@ -134,5 +136,5 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 def remove_shared_memory(prefix: str) -> None:
     """Remove the shared-memory files that a killed server left behind."""
-    for path in _SHARED_MEMORY.glob(f"{prefix}*"):
+    for path in SHARED_MEMORY.glob(f"{prefix}*"):
         path.unlink(missing_ok=True)

@@ -33,11 +33,12 @@ from specdeploy.core.serving import (
     shared_memory_prefix,
     triton_arguments,
 )
-from specdeploy.errors import ConfigError
 
-# tritonserver counts its exit timeout twice (requests in flight, unloading models), looks
-# once a second, and may hang after it.
+# tritonserver counts its exit timeout twice (requests in flight, unloading models) and looks
+# once a second.
 _STOP_MARGIN_S: Final = 3.0
+_GAVE_UP: Final = b"Exit timeout expired"
+_TAIL_BYTES: Final = 4096
 
 
 @final
@@ -48,7 +49,7 @@ class TritonServer:
         self, spec: LaunchSpec, record: ServerRecord, child: subprocess.Popen[bytes]
     ) -> None:
         self.record = record
-        self._stop_timeout_s = spec.stop_timeout_s
+        self._patience_s = 2 * spec.stop_timeout_s + _STOP_MARGIN_S
         self._child = child
         self._log_read = 0
         self._stubs: dict[int, str] | None = None
@@ -90,10 +91,8 @@ class TritonServer:
         Returns:
             True when nothing had to be killed.
         """
-        patience_s = 2 * self._stop_timeout_s + _STOP_MARGIN_S
-        in_order = ServerProcesses(self.record).stop(patience_s, hurry=hurry)
+        in_order = _stop(self.record, patience_s=self._patience_s, hurry=hurry)
         self._child.wait()
-        remove_shared_memory(shared_memory_prefix(self.record.identity))
         return in_order
 
 
@@ -110,7 +109,7 @@ class TritonLauncher:
         Raises:
             MissingToolError: there is no tritonserver, or none for this Python.
             ServerError: a port that was asked for is in use.
-            ConfigError: the log or the backend folder cannot be written.
+            ConfigError: the backend folder cannot be written.
         """
         install = find_tritonserver(self._environment)
         backends = prepare_backends(install, Path(spec.state_directory))
@@ -129,7 +128,7 @@ class TritonLauncher:
         child = start_process(
             [str(install.executable), *arguments],
             environment=self._environment_of(spec, install, identity),
-            log=_writable(log),
+            log=log,
             outlives_us=spec.outlives_us,
         )
         return TritonServer(spec, _record(spec, ports, identity, log, child.pid), child)
@@ -153,9 +152,26 @@ class TritonLauncher:
             True when it was running.
         """
         running = self.is_running(record)
-        ServerProcesses(record).stop(patience_s if running else 0, hurry=lambda: False)
-        remove_shared_memory(shared_memory_prefix(record.identity))
+        _stop(record, patience_s=patience_s, hurry=lambda: not running)
         return running
+
+
+def _stop(record: ServerRecord, *, patience_s: float, hurry: Callable[[], bool]) -> bool:
+    log = Path(record.log)
+    processes = ServerProcesses(record)
+    in_order = processes.stop(patience_s, hurry=lambda: hurry() or _has_given_up(log))
+    remove_shared_memory(shared_memory_prefix(record.identity))
+    return in_order
+
+
+def _has_given_up(log: Path) -> bool:
+    """Tell whether tritonserver ended its shutdown unfinished, after which it may hang."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            return _GAVE_UP in file.read()
+    except OSError:
+        return False
 
 
 def _record(spec: LaunchSpec, ports: Ports, identity: str, log: Path, pid: int) -> ServerRecord:
@@ -183,17 +199,8 @@ def _model_of(arguments: list[str]) -> str | None:
 
     The stub is called with ``<repository>/<model>/<version>/model.py``.
     """
-    if not arguments[0].endswith(STUB) or len(arguments) < 2:  # noqa: PLR2004 - the first two
-        return None
-    return Path(arguments[1]).parent.parent.name
-
-
-def _writable(log: Path) -> Path:
-    try:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.touch()
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write {log}: {error.strerror}", hint="choose a writable workspace"
-        ) from error
-    return log
+    match arguments:
+        case [program, model_file, *_] if program.endswith(STUB):
+            return Path(model_file).parent.parent.name
+        case _:
+            return None

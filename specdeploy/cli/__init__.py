@@ -92,6 +92,9 @@ def run(arguments: list[str] | None = None) -> int:
         return _report("interrupted", None, 130)
     except BrokenPipeError:
         raise
+    except SystemExit as leaving:
+        # click's own answer to a reader of stdout that went away
+        raise BrokenPipeError from leaving
     except Exception:  # noqa: BLE001 - the boundary: anything else is a bug
         traceback.print_exc()
         return _report("this is a bug in specdeploy", "please report the lines above", 70)

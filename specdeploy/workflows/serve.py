@@ -135,7 +135,7 @@ def serve(spec: LaunchSpec, tools: ServeTools, *, on_ready: Callable[[ServerReco
                 return
             watch(server, tools)
         except BaseException:
-            finish(server, tools)
+            _abandon(server, tools)
             raise
         finish(server, tools)
 
@@ -211,11 +211,15 @@ def _start_once(spec: LaunchSpec, tools: ServeTools) -> RunningServer:
         _require_answer(server, tools, deadline=deadline)
         server.lost_models()
     except BaseException:
-        # What has not answered yet serves nobody: there is nothing to wait for.
-        server.stop(hurry=lambda: True)
-        tools.records.remove()
+        _abandon(server, tools)
         raise
     return server
+
+
+def _abandon(server: RunningServer, tools: ServeTools) -> None:
+    """End at once a server that serves nobody yet, or no longer can."""
+    server.stop(hurry=lambda: True)
+    tools.records.remove()
 
 
 def _await_ready(server: RunningServer, tools: ServeTools, *, deadline: float) -> None:

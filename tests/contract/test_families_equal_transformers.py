@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,7 @@ GPT2: dict[str, object] = {
 }
 WITH_BIAS = {"attention_bias": True, "mlp_bias": True}
 
-CASES: list[tuple[str, str, dict[str, object]]] = [
+CASES: list[tuple[str, str, Mapping[str, object]]] = [
     ("llama", "llama", {}),
     ("llama-bias", "llama", {**WITH_BIAS, "tie_word_embeddings": True, **HEAD_DIM}),
     ("mistral", "mistral", HEAD_DIM),
@@ -137,7 +138,7 @@ def test_every_family_of_the_table_is_compared() -> None:
 
 @pytest.mark.parametrize(("model_type", "sizes"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
 def test_parameters_equal_those_that_transformers_creates(
-    model_type: str, sizes: dict[str, object], tmp_path: Path
+    model_type: str, sizes: Mapping[str, object], tmp_path: Path
 ) -> None:
     given = {**SIZES, **sizes}
     if "n_embd" in given:
@@ -181,7 +182,7 @@ WINDOWED = {"sliding_window": 16, "use_sliding_window": True, "max_window_layers
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_layers_without_a_layer_types_key_follow_the_rule_of_the_family(
-    model_type: str, sizes: dict[str, object], tmp_path: Path
+    model_type: str, sizes: Mapping[str, object], tmp_path: Path
 ) -> None:
     given = {**SIZES, "num_hidden_layers": 14, **sizes, **WINDOWED}
     config = transformers.AutoConfig.for_model(model_type, **given)

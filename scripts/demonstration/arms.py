@@ -140,7 +140,6 @@ class Fleet:
         spec = LaunchSpec(
             repository=str(repository),
             description=ModelRepository.model_validate_json(described),
-            log=str(home / "tritonserver.log"),
             state_directory=str(home),
         )
         (home / "run").mkdir(parents=True, exist_ok=True)

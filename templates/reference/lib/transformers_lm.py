@@ -23,6 +23,7 @@ from transformers.cache_utils import (
     DynamicLayer,
     DynamicSlidingWindowLayer,
 )
+from transformers.utils import logging as transformers_logging
 
 _FIRST_CAPACITY = 256
 
@@ -151,6 +152,7 @@ def _load(path: Path, dtype: torch.dtype, *, trust_remote_code: bool) -> Any:  #
     """Load weights from local safetensors; transformers' own types are not declared."""
     if not any(path.glob("*.safetensors")):
         raise ModelError(f"{path} holds no .safetensors file; pickled weights are not loaded")
+    transformers_logging.disable_progress_bar()
     try:
         model = AutoModelForCausalLM.from_pretrained(
             path,

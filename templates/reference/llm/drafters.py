@@ -55,7 +55,8 @@ class ModelDrafter:
     Args:
         pool: Sessions of the draft. Text longer than the draft's context is not continued.
         vocab_size: Columns of the target's logits. Ids that the target does not have are
-            not drafted, ids that the draft does not have get probability 0.
+            not drafted; ids that the draft does not have get probability 0, and text with
+            one of them is not continued.
         params: The request's; a sampled request draws from the draft's distribution.
     """
 
@@ -72,9 +73,11 @@ class ModelDrafter:
         if k <= 0:
             return Proposal([])
         session = self._synchronised(tokens)
+        unread = tokens[session.length :]
+        if max(unread) >= self._pool.model.vocab_size:
+            return Proposal([])
         ids: list[int] = []
         rows: list[torch.Tensor] = []
-        unread = tokens[session.length :]
         while len(ids) < k:
             logits = session.advance(unread, keep=1)[0, : self._vocab_size]
             if self._params.greedy:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import timedelta
 from typing import Any, Final, final
 
@@ -41,7 +41,7 @@ class RequestOutput:
     """A request and its answer so far; iterate to compute it.
 
     Each iteration yields this object after one target pass, or once at the end when not
-    streaming.
+    streaming. Leaving the iteration early ends the computation.
     """
 
     def __init__(self, request_id: int, prompt: str | None, prompt_token_ids: list[int]) -> None:
@@ -50,7 +50,7 @@ class RequestOutput:
         self.prompt_token_ids = prompt_token_ids
         self.outputs = [CompletionOutput()]
         self.aborted = threading.Event()
-        self._steps: Iterator[Step] = iter(())
+        self._steps: Generator[Step, None, None] = _only_last(iter(()))
 
     @property
     def finished(self) -> bool:
@@ -67,14 +67,17 @@ class RequestOutput:
             pass
         return self
 
-    def drive(self, steps: Iterator[Step]) -> RequestOutput:
+    def drive(self, steps: Generator[Step, None, None]) -> RequestOutput:
         """Set where the answer comes from."""
         self._steps = steps
         return self
 
     def __iter__(self) -> Iterator[RequestOutput]:
-        for _ in self._steps:
-            yield self
+        try:
+            for _ in self._steps:
+                yield self
+        finally:
+            self._steps.close()
 
 
 @final
@@ -161,7 +164,9 @@ class LLM:
                 f"max_seq_len ({self.max_seq_len})"
             )
 
-    def _steps(self, output: RequestOutput, params: SamplingParams, k: int) -> Iterator[Step]:
+    def _steps(
+        self, output: RequestOutput, params: SamplingParams, k: int
+    ) -> Generator[Step, None, None]:
         target = self._pool.acquire(output.prompt_token_ids)
         drafter = self._drafter(params) if k else None
         try:
@@ -245,7 +250,7 @@ def _record(output: CompletionOutput, answer: AnswerText, step: Step) -> None:
     metrics.total_accepted_draft_tokens += step.accepted
 
 
-def _only_last(steps: Iterator[Step]) -> Iterator[Step]:
+def _only_last(steps: Iterator[Step]) -> Generator[Step, None, None]:
     last = None
     for step in steps:
         last = step

@@ -45,10 +45,9 @@ def plain_logits(folder: Path, ids: list[int], dtype: torch.dtype) -> torch.Tens
 
 def read_in_pieces(model: CausalModel, ids: list[int], sizes: list[int]) -> torch.Tensor:
     session = model.session()
-    rows = []
-    for size in sizes:
-        rows.append(session.advance(ids[session.length : session.length + size]))
-    return torch.cat(rows)
+    return torch.cat(
+        [session.advance(ids[session.length : session.length + size]) for size in sizes]
+    )
 
 
 @pytest.fixture(scope="session")
@@ -71,12 +70,12 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
     with torch.no_grad():
         for parameter in models["biased-llama"].parameters():
-            parameter += 0.1
+            parameter.add_(0.1)
     return {name: write_model(model, root / name) for name, model in models.items()}
 
 
 @pytest.mark.parametrize("lean", [False, True])
-def test_logits_do_not_depend_on_how_tokens_are_read(pair: Path, lean: bool) -> None:
+def test_logits_do_not_depend_on_how_tokens_are_read(pair: Path, *, lean: bool) -> None:
     model = load_model(pair / "target", dtype="fp32", lean=lean)
     ids = tokens(400)
     expected = plain_logits(pair / "target", ids, torch.float32)
@@ -86,7 +85,7 @@ def test_logits_do_not_depend_on_how_tokens_are_read(pair: Path, lean: bool) -> 
 
 
 @pytest.mark.parametrize("lean", [False, True])
-def test_tokens_that_were_taken_back_leave_no_trace(pair: Path, lean: bool) -> None:
+def test_tokens_that_were_taken_back_leave_no_trace(pair: Path, *, lean: bool) -> None:
     model = load_model(pair / "target", dtype="fp32", lean=lean)
     ids = tokens(40)
     session = model.session()
@@ -99,7 +98,7 @@ def test_tokens_that_were_taken_back_leave_no_trace(pair: Path, lean: bool) -> N
 
 
 @pytest.mark.parametrize("lean", [False, True])
-def test_only_the_rows_that_are_asked_for_come_back(pair: Path, lean: bool) -> None:
+def test_only_the_rows_that_are_asked_for_come_back(pair: Path, *, lean: bool) -> None:
     model = load_model(pair / "target", dtype="fp32", lean=lean)
     ids = tokens(10)
     last = model.session().advance(ids, keep=3)
@@ -110,7 +109,7 @@ def test_only_the_rows_that_are_asked_for_come_back(pair: Path, lean: bool) -> N
 @pytest.mark.parametrize("name", ["sliding", "mistral", "qwen2", "llama3-rope", "biased-llama"])
 @pytest.mark.parametrize("lean", [False, True])
 def test_other_architectures_compute_what_transformers_computes(
-    others: dict[str, Path], name: str, lean: bool
+    others: dict[str, Path], name: str, *, lean: bool
 ) -> None:
     model = load_model(others[name], dtype="fp32", lean=lean)
     ids = tokens(60)
@@ -164,7 +163,7 @@ def test_a_recurrent_model_is_served_and_refuses_to_rewind(others: dict[str, Pat
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 @pytest.mark.parametrize("lean", [False, True])
 def test_sixteen_bit_models_stay_close_to_transformers(
-    pair: Path, dtype: str, lean: bool
+    pair: Path, dtype: str, *, lean: bool
 ) -> None:
     ids = tokens(50)
     torch_dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
@@ -175,7 +174,7 @@ def test_sixteen_bit_models_stay_close_to_transformers(
     assert (logits - expected).abs().max() < 0.1 * expected.abs().max()
 
 
-def test_end_ids_of_generation_config_come_first(pair: Path, tmp_path: Path) -> None:
+def test_end_ids_of_generation_config_come_first(tmp_path: Path) -> None:
     folder = write_model(random_llama(VOCAB_SIZE, eos_token_id=5), tmp_path / "model")
     (folder / "generation_config.json").unlink(missing_ok=True)
     assert load_model(folder, dtype="fp32").end_ids == {5}
@@ -191,7 +190,7 @@ def test_pickled_weights_are_refused(tmp_path: Path) -> None:
         load_model(tmp_path, dtype="fp32")
 
 
-def test_python_of_the_checkpoint_is_not_run(pair: Path, tmp_path: Path) -> None:
+def test_python_of_the_checkpoint_is_not_run(tmp_path: Path) -> None:
     folder = write_model(random_llama(VOCAB_SIZE), tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     config["auto_map"] = {"AutoModelForCausalLM": "evil.Model", "AutoConfig": "evil.Config"}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -33,7 +34,7 @@ def push_all(answer: AnswerText, runs: Sequence[Sequence[int]]) -> str:
 
 def cut(ids: Sequence[int], borders: list[int]) -> list[Sequence[int]]:
     places = sorted({0, len(ids), *(b % (len(ids) + 1) for b in borders)})
-    return [ids[a:b] for a, b in zip(places, places[1:], strict=False)]
+    return [ids[a:b] for a, b in itertools.pairwise(places)]
 
 
 @given(st.lists(st.integers(0, 257), max_size=30))

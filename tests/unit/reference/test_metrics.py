@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from metrics import SpeculationMetrics
+
+
+class Metric:
+    def __init__(self, labels: dict[str, str], buckets: list[float] | None = None) -> None:
+        self.labels, self.buckets = labels, buckets
+        self.values: list[float] = []
+
+    def increment(self, value: float) -> None:
+        self.values.append(value)
+
+    def observe(self, value: float) -> None:
+        self.values.append(value)
+
+
+class MetricFamily:
+    """Stands for ``pb_utils.MetricFamily`` and keeps what was made."""
+
+    COUNTER, HISTOGRAM = "counter", "histogram"
+    made: dict[str, MetricFamily]
+
+    def __init__(self, name: str, description: str, kind: str) -> None:
+        self.description, self.kind = description, kind
+        MetricFamily.made[name] = self
+
+    def Metric(  # noqa: N802 - Triton's name
+        self, labels: dict[str, str], buckets: list[float] | None = None
+    ) -> Metric:
+        self.metric = Metric(labels, buckets)
+        return self.metric
+
+
+class PbUtils:
+    MetricFamily = MetricFamily
+
+
+def values(name: str) -> list[float]:
+    return MetricFamily.made[f"specdeploy_{name}"].metric.values
+
+
+def test_steps_and_requests_are_published_under_their_documented_names() -> None:
+    MetricFamily.made = {}
+    metrics = SpeculationMetrics(PbUtils, model="tensorrt_llm")
+    metrics.step(drafted=4, accepted=3, emitted=4)
+    metrics.step(drafted=0, accepted=0, emitted=1)
+    metrics.request_finished()
+    assert values("drafted_tokens_total") == [4]
+    assert values("accepted_tokens_total") == [3]
+    assert values("steps_total") == [1, 1]
+    assert values("requests_total") == [1]
+    assert values("tokens_per_step") == [4, 1]
+
+
+def test_tokens_per_step_is_a_histogram_labelled_with_its_model() -> None:
+    MetricFamily.made = {}
+    SpeculationMetrics(PbUtils, model="speculative")
+    family = MetricFamily.made["specdeploy_tokens_per_step"]
+    assert family.kind == "histogram"
+    assert family.metric.labels == {"model": "speculative"}
+    assert family.metric.buckets == sorted(set(family.metric.buckets or []))

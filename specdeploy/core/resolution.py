@@ -48,10 +48,13 @@ class LoadedConfig(Record):
     @property
     def unused(self) -> list[str]:
         """Settings that were given and that nothing in this release acts on."""
+        names = list(NOT_USED_YET)
+        if self.config.runtime.name != "reference":
+            names.append("runtime.shape")  # the others have one shape each
         return [
             key
             for key in self.sources
-            if any(key == name or key.startswith(f"{name}.") for name in NOT_USED_YET)
+            if any(key == name or key.startswith(f"{name}.") for name in names)
         ]
 
 
@@ -107,27 +110,23 @@ def decide(loaded: LoadedConfig, context: Context | None) -> dict[str, Decided]:
     Raises:
         ConfigError: the numbers do not fit the context.
     """
-    length = _decide(loaded, "draft_length", DEFAULT_DRAFT_LENGTH)
+    length = _given(loaded, "draft_length") or Decided(DEFAULT_DRAFT_LENGTH, DEFAULT)
     if loaded.config.method == "none":
         length = Decided(0, Source(kind="default", name="of method none"))
-    batch = _decide(loaded, "limits.max_batch_size", DEFAULT_BATCH_SIZE)
+    batch = _given(loaded, "limits.max_batch_size") or Decided(DEFAULT_BATCH_SIZE, DEFAULT)
     verified = batch.value * (length.value + 1)
+    tokens = Decided(max(DEFAULT_NUM_TOKENS, verified), DEFAULT)
     decided = {
         "draft_length": length,
         "limits.max_batch_size": batch,
-        "limits.max_num_tokens": _decide(
-            loaded, "limits.max_num_tokens", max(DEFAULT_NUM_TOKENS, verified)
-        ),
+        "limits.max_num_tokens": _given(loaded, "limits.max_num_tokens") or tokens,
     }
-    usable = _decide(loaded, "limits.max_seq_len", 0)
-    if context and usable == Decided(0, DEFAULT):
-        of_context = Source(kind="checkpoint", name=f"context of the {context.role}")
-        usable = Decided(context.tokens - length.value, of_context)
+    usable = _given(loaded, "limits.max_seq_len")
     if context:
+        of_context = Source(kind="checkpoint", name=f"context of the {context.role}")
+        usable = usable or Decided(context.tokens - length.value, of_context)
         _require_room(length, usable, context)
-    if usable.value:
-        decided["limits.max_seq_len"] = usable
-    return decided
+    return {**decided, "limits.max_seq_len": usable} if usable else decided
 
 
 def plan_deployment(loaded: LoadedConfig, *, target: Located, draft: Located | None) -> Deployment:
@@ -185,7 +184,8 @@ def _use(section: ModelSection, role: str, model: Located) -> ModelUse:
     )
 
 
-def _decide(loaded: LoadedConfig, key: str, otherwise: int) -> Decided:
+def _given(loaded: LoadedConfig, key: str) -> Decided | None:
+    """Return the user's number, else tuning's."""
     name = key.rpartition(".")[2]
     config = loaded.config
     written = getattr(config.limits if key.startswith("limits.") else config, name)
@@ -195,7 +195,7 @@ def _decide(loaded: LoadedConfig, key: str, otherwise: int) -> Decided:
     chosen: int | None = getattr(tuning.choice, name) if tuning else None
     if tuning and chosen is not None:
         return Decided(chosen, Source(kind="tuning", name=tuning.path))
-    return Decided(otherwise, DEFAULT)
+    return None
 
 
 def _require_room(length: Decided, usable: Decided, context: Context) -> None:

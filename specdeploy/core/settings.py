@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal, get_args
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from typing_extensions import override
 
@@ -26,7 +26,9 @@ class Source(Record):
     kind: Literal["default", "file", "environment", "flag", "tuning", "checkpoint"]
     name: str = ""
     line: int | None = None
-    base: str = ""  # Absolute folder that a relative path of this source starts from.
+    base: str = Field(
+        default="", description="Absolute folder that a relative path of this source starts from."
+    )
 
     @override
     def __str__(self) -> str:

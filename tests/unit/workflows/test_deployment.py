@@ -319,6 +319,13 @@ def test_the_rest_of_the_file_reaches_the_deployment(folder: Path) -> None:
     assert deployment.target.path == str(folder / "t")
 
 
+def test_a_shape_is_used_by_the_reference_runtime_only(folder: Path) -> None:
+    shape = f"{PAIR}runtime: {{name: engine, shape: llmapi}}\n"
+    assert load(folder, shape).unused == ["runtime.shape"]
+    reference = [("--runtime", "runtime.name", "reference")]
+    assert load(folder, shape, flags=reference).unused == []
+
+
 def test_settings_that_nothing_acts_on_yet_are_named(folder: Path) -> None:
     loaded = load(folder, f"{PAIR}objective: cost\nworkload: {{slo: {{ttft_ms: 200}}}}\n")
     assert loaded.unused == ["objective", "workload.slo.ttft_ms"]

@@ -15,6 +15,7 @@ and to the llmapi ``tensorrt_llm`` model. Every call ends: with an answer, with 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from types import TracebackType
@@ -33,7 +34,7 @@ from specdeploy.core.generation import Chunk, Counts, GenerationOptions, Generat
 from specdeploy.core.reply import ReplyReader
 from specdeploy.core.serving import ServerHealth
 from specdeploy.core.wire import ENTRY_MODELS, ModelInterface
-from specdeploy.errors import ServerError
+from specdeploy.errors import ConfigError, ServerError
 
 __all__ = [
     "AsyncClient",
@@ -112,10 +113,10 @@ class Client:
             clock: Stamps requests and chunks, in seconds.
 
         Raises:
-            ConfigError: ``url`` is not ``host:port``.
+            ConfigError: ``url`` is not ``host:port``, or ``timeout_s`` is not a positive number.
         """
         self._connection = TritonConnection(url)
-        self._timeout_s = timeout_s
+        self._timeout_s = _checked_timeout(timeout_s)
         self._model = model
         self._clock = clock
         self._interface: ModelInterface | None = None
@@ -224,7 +225,7 @@ class AsyncClient:
     ) -> None:
         """Prepare to talk to ``url``; the arguments are those of `Client`."""
         self._connection = AsyncTritonConnection(url)
-        self._timeout_s = timeout_s
+        self._timeout_s = _checked_timeout(timeout_s)
         self._model = model
         self._clock = clock
         self._interface: ModelInterface | None = None
@@ -288,6 +289,13 @@ def find_entry_model(health: ServerHealth) -> str:
         f"the server has none of {', '.join(ENTRY_MODELS)} (it has: {', '.join(served) or '-'})",
         hint="name the model to ask",
     )
+
+
+def _checked_timeout(timeout_s: float | None) -> float:
+    # None is for callers without a type checker: to gRPC it means for ever.
+    if timeout_s is None or not 0 < timeout_s < math.inf:
+        raise ConfigError(f"timeout_s is {timeout_s}, and every call needs a limit in seconds")
+    return timeout_s
 
 
 def _read_chunks(

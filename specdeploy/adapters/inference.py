@@ -214,7 +214,7 @@ def build_request(
             entry.shape.extend(tensor.shape)
             request.raw_input_contents.append(encode_tensor(tensor.datatype, tensor.values))
     except UnsupportedOptionError as error:
-        raise ConfigError(str(error), hint="leave the option out for this server") from error
+        raise ConfigError(str(error), hint="leave the option out, or name another model") from error
     except ValueError as error:
         raise ConfigError(f"cannot send this request: {error}") from error
     for name in requested_outputs(interface):

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import click
+from pydantic import ValidationError
 
 from specdeploy import wiring
 from specdeploy.cli import present
@@ -79,9 +80,7 @@ def command(
     """
     reporter = present.TerminalReporter(verbose=verbose, quiet=quiet)
     text = _prompt(prompt)
-    asked = GenerationOptions.model_validate(
-        {**options, "stop_words": list(_words(options["stop_words"]))}
-    )
+    asked = _options(options)
     address = url or _address(workspace, reporter)
     with wiring.connect_to_server(address, timeout_s=timeout, model=model) as client:
         result = _generate(client, text, asked, show=not as_json)
@@ -92,9 +91,12 @@ def command(
         click.echo(_figures(answer), err=True)
 
 
-def _words(value: object) -> tuple[str, ...]:
-    assert isinstance(value, tuple)  # noqa: S101 - click gives a tuple for multiple=True
-    return value
+def _options(given: dict[str, object]) -> GenerationOptions:
+    try:
+        return GenerationOptions.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"--{str(first['loc'][0]).replace('_', '-')}: {first['msg']}") from error
 
 
 def _prompt(given: str) -> str:

@@ -38,7 +38,7 @@ def find_served(named: Path | None, workspace: Path | None, reporter: Reporter) 
     if named is not None and named.is_dir():
         repository = named if (named / REPOSITORY_RECORD).exists() else _current(named)
         place = workspace or _workspace_of(repository.absolute())
-        return ServedPlace(repository, place, ServingSettings(), None)
+        return ServedPlace(repository, place.absolute(), ServingSettings(), None)
     loaded = load_config(named, workspace, reporter)
     folder = Path(loaded.workspace)
     return ServedPlace(folder / "repository", folder, loaded.config.serving, loaded)

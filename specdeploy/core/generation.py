@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from typing_extensions import Self
 
 from specdeploy.core.record import Document, Record
@@ -10,6 +10,8 @@ from specdeploy.core.record import Document, Record
 
 class GenerationOptions(Record):
     """How to generate; None leaves the choice to the server."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     max_tokens: int = Field(default=64, ge=1)
     draft_length: int | None = Field(

@@ -70,7 +70,7 @@ class Tensor(Record):
 
 
 class UnsupportedOptionError(ValueError):
-    """The model has no input for an option that was asked for."""
+    """The model has no input for something that was asked for."""
 
 
 def request_tensors(
@@ -79,8 +79,10 @@ def request_tensors(
     """Return the inputs that ask ``interface`` to continue ``prompt``.
 
     Raises:
-        UnsupportedOptionError: an option that was set cannot be said to this model.
+        UnsupportedOptionError: an option that was set, or text, cannot be said to this model.
     """
+    if TEXT_INPUT not in interface.inputs:
+        raise UnsupportedOptionError(f"model {interface.name} takes tokens and not text")
     values: dict[str, list[TensorValue]] = {TEXT_INPUT: [prompt.encode()]}
     for option, candidates in _INPUTS.items():
         value = getattr(options, option)

@@ -207,7 +207,7 @@ def _start_once(spec: LaunchSpec, tools: ServeTools) -> RunningServer:
         tools.records.write(server.record)
         tools.reporter.note(f"tritonserver (pid {server.record.pid}) writes to {log}")
         deadline = tools.clock.now() + spec.startup_timeout_s
-        _await_ready(server, tools, deadline=deadline)
+        _await_ready(server, tools, limit_s=spec.startup_timeout_s)
         _require_answer(server, tools, deadline=deadline)
         server.lost_models()
     except BaseException:
@@ -222,15 +222,15 @@ def _abandon(server: RunningServer, tools: ServeTools) -> None:
     tools.records.remove()
 
 
-def _await_ready(server: RunningServer, tools: ServeTools, *, deadline: float) -> None:
+def _await_ready(server: RunningServer, tools: ServeTools, *, limit_s: float) -> None:
     started = tools.clock.now()
     while not _is_ready(server, tools):
         if tools.stop.pressed:
             raise KeyboardInterrupt
         _tell_log(server, tools, started=started)
         _require_alive(server)
-        if tools.clock.now() >= deadline:
-            raise _failure(server, f"not ready after {deadline - started:g} s")
+        if tools.clock.now() - started >= limit_s:
+            raise _failure(server, f"not ready after {limit_s:g} s")
         tools.clock.sleep(POLL_S)
     _tell_log(server, tools, started=started)
 

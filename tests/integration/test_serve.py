@@ -24,7 +24,9 @@ from specdeploy.core.serving import ServerRecord
 
 pytestmark = pytest.mark.triton
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
+# As /proc/net/tcp and tcp6 write 127.0.0.1.
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 
 
 @dataclass
@@ -103,12 +105,6 @@ def leftovers(record: ServerRecord) -> list[str]:
     return alive + memory
 
 
-def is_listening(address: str) -> bool:
-    host, port = address.split(":")
-    with socket.socket() as probe:
-        return probe.connect_ex((host, int(port))) == 0
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     place = Place(tmp_path)
@@ -155,7 +151,9 @@ def test_a_detached_server_answers_until_it_is_stopped(place: Place) -> None:
     assert place.run("stop").status == 7
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)]
+)
 def test_a_signal_stops_the_server_in_order(place: Place, number: signal.Signals) -> None:
     with place.serving() as (process, record):
         process.send_signal(number)
@@ -223,14 +221,6 @@ def test_two_servers_run_side_by_side(
         assert place.run("ask", "one").out == "one \n"
 
 
-def test_a_server_listens_on_the_loopback_address_only(place: Place) -> None:
-    with place.serving() as (_, record):
-        ports = {int(address.split(":")[1]) for address in dict(record.endpoints).values()}
-        addresses = {address for address, port in listening() if port in ports}
-    assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F"}, "not 127.0.0.1"
-    assert addresses
-
-
 def listening() -> Iterator[tuple[str, int]]:
     """Yield every listening TCP address (as /proc writes it) and port."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
@@ -240,15 +230,18 @@ def listening() -> Iterator[tuple[str, int]]:
                 yield address, int(port, 16)
 
 
-def test_ports_that_were_asked_for_are_served_and_free_afterwards(place: Place) -> None:
+def test_ports_that_were_asked_for_are_served_on_the_loopback_address_only(place: Place) -> None:
     with contextlib.ExitStack() as held:
         servers = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
         grpc, http, metrics = (server.getsockname()[1] for server in servers)
+    ports = {grpc, http, metrics}
     words = [f"--grpc-port={grpc}", f"--http-port={http}", f"--metrics-port={metrics}"]
     with place.serving(*words) as (_, record):
         assert record.endpoints.grpc == f"127.0.0.1:{grpc}"
-        assert all(is_listening(f"127.0.0.1:{port}") for port in (grpc, http, metrics))
-    assert not any(is_listening(f"127.0.0.1:{port}") for port in (grpc, http, metrics))
+        bound = [(address, port) for address, port in listening() if port in ports]
+    assert {port for _, port in bound} == ports
+    assert {address for address, _ in bound} <= LOOPBACK
+    assert [port for _, port in listening() if port in ports] == []
 
 
 def test_a_port_in_use_exits_8_before_anything_starts(place: Place) -> None:
@@ -264,9 +257,9 @@ def test_a_port_in_use_exits_8_before_anything_starts(place: Place) -> None:
     ("behaviour", "cause"),
     [
         ("raise", "failed to load 'speculative' version 1: Internal: ValueError: the weights are"),
-        ("exit", "SystemExit: 3"),
+        pytest.param("exit", "SystemExit: 3", marks=pytest.mark.full),
         ("die", "Stub process 'speculative_0_0' is not healthy"),
-        ("kill-server", "tritonserver was killed by signal 9"),
+        pytest.param("kill-server", "was killed by signal 9", marks=pytest.mark.full),
         ("empty", "all models are ready, but speculative answers with empty text"),
     ],
 )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 
@@ -206,6 +207,12 @@ def test_a_server_without_a_model_that_takes_text_is_refused(ask: Generate) -> N
 def test_an_address_that_is_not_host_and_port_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="is not HOST:PORT"):
         Client(url)
+
+
+@pytest.mark.parametrize("timeout_s", [None, 0, -1, math.inf, math.nan])
+def test_a_client_without_a_time_limit_is_refused(timeout_s: float) -> None:
+    with pytest.raises(ConfigError, match="every call needs a limit"):
+        Client("127.0.0.1:1", timeout_s=timeout_s)
 
 
 def test_nobody_listening_is_told_with_what_to_do(free_port: int) -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import errno
 import io
 import json
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -85,6 +87,11 @@ def test_every_option_reaches_the_request(served: Served) -> None:
     assert sent["stream"] == b"\x01"
 
 
+def test_a_number_that_is_none_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ask", "hi", "--url", "127.0.0.1:1", "--temperature", "nan"]) == 2
+    assert "error: --temperature: " in capsys.readouterr().err
+
+
 def test_no_stream_is_said_to_the_server(served: Served) -> None:
     assert run(["ask", "hi", "--url", served.url, "--no-stream"]) == 0
     (request,) = served.script.requests
@@ -155,3 +162,16 @@ def test_a_reader_that_goes_away_cancels_the_request(
     with pytest.raises(BrokenPipeError):
         run(["ask", "hi", "--url", served.url])
     assert served.script.cancelled.wait(10)
+
+
+def test_an_interrupt_exits_130_and_cancels_the_request(
+    served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served.script.steps = [
+        response("one "),
+        lambda _: os.kill(os.getpid(), signal.SIGINT),
+        lambda _: served.script.cancelled.wait(30),
+    ]
+    assert run(["ask", "hi", "--url", served.url]) == 130
+    assert served.script.cancelled.wait(10)
+    assert "error: interrupted" in capsys.readouterr().err

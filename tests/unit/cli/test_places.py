@@ -71,7 +71,7 @@ def test_a_repository_elsewhere_gets_a_workspace_beside_it(folder: Path) -> None
 
 def test_the_workspace_of_a_repository_can_be_chosen(folder: Path) -> None:
     repository(folder / "models/chat")
-    assert served("models/chat", "state")[1] == Path("state")
+    assert served("models/chat", "state")[1] == folder / "state"
 
 
 def test_no_file_and_no_name_is_a_usage_error() -> None:

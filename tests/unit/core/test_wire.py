@@ -60,6 +60,12 @@ def test_an_option_without_an_input_is_refused_by_name() -> None:
         sent(interface("max_tokens"), GenerationOptions(top_k=1))
 
 
+def test_a_model_that_takes_no_text_is_refused() -> None:
+    leaf = ModelInterface(name="leaf", inputs={"input_ids": "INT32"}, outputs=[], batched=False)
+    with pytest.raises(UnsupportedOptionError, match="leaf takes tokens and not text"):
+        sent(leaf, GenerationOptions())
+
+
 @pytest.mark.parametrize(("batched", "shape"), [(False, [1]), (True, [1, 1])])
 def test_a_batched_model_gets_a_batch_of_one(*, batched: bool, shape: list[int]) -> None:
     tensors = request_tensors(interface("max_tokens", batched=batched), "p", GenerationOptions())

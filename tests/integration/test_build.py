@@ -18,6 +18,9 @@ from built_pairs import engines, finish, run, run_json, start, write_pair
 
 from specdeploy.schemas import json_schema
 
+# The target alone: half the work, where a test is not about the pair.
+ALONE = ("--method", "ngram")
+
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Path:
@@ -104,7 +107,7 @@ def test_values_written_auto_come_from_the_tuning_file(pair: Path) -> None:
     (pair / "mailed.json").write_text(json.dumps(tuning))
     report = run_json(pair, "build", "--only", "engines", "--tuning", "mailed.json", "--dry-run")
     assert report["repository"] is None
-    run_json(pair, "build", "--tuning", "mailed.json")
+    run_json(pair, "build", *ALONE, "--tuning", "mailed.json")
     record = json.loads((pair / ".specdeploy/repository/repository.json").read_text())
     assert record["draft_length"] == 7
     assert record["tuning_digest"]
@@ -160,7 +163,7 @@ def test_the_disk_is_full_for_the_converter(pair: Path) -> None:
     assert status == 6
     assert "File too large" in err or "Killed" in err or "signal" in err
     assert engines(pair) == []
-    assert run_json(pair, "build")["performed"]
+    assert run_json(pair, "build", *ALONE)["performed"]
     assert run_json(pair, "verify", ".specdeploy")["verdict"] == "whole"
 
 
@@ -168,13 +171,13 @@ def test_the_disk_is_full_for_the_build_itself(pair: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 
-    run_json(pair, "build", "--only", "engines")
-    status, out, err = run(pair, "build", limits=limit)
+    run_json(pair, "build", *ALONE, "--only", "engines")
+    status, out, err = run(pair, "build", *ALONE, limits=limit)
     assert (status, out) == (2, "")
     assert "cannot write" in err
     assert "File too large" in err
     assert not (pair / ".specdeploy/repository").exists()
-    assert run_json(pair, "build")["repository"]["action"] == "render"
+    assert run_json(pair, "build", *ALONE)["repository"]["action"] == "render"
 
 
 @pytest.mark.parametrize("part", ["workspace", "build.lock", "logs", "engines", "repository"])
@@ -187,7 +190,7 @@ def test_what_cannot_be_written_exits_2_and_names_the_place(pair: Path, part: st
         workspace.mkdir()
         blocked = workspace / part
         blocked.mkdir() if part in {"build.lock", "repository"} else blocked.write_text("")
-    status, out, err = run(pair, "build")
+    status, out, err = run(pair, "build", *ALONE)
     assert (status, out) == (2, "")
     assert str(workspace) in err
     assert "hint: " in err
@@ -222,7 +225,7 @@ def test_an_interrupt_exits_130_and_leaves_nothing_unfinished(pair: Path) -> Non
     assert (status, out) == (130, "")
     assert "error: interrupted" in err
     assert not list((pair / ".specdeploy/engines").rglob("*staging*"))
-    assert run_json(pair, "build")["performed"]
+    assert run_json(pair, "build", *ALONE)["performed"]
 
 
 def test_a_name_that_is_not_text_is_refused(pair: Path) -> None:
@@ -249,7 +252,7 @@ def test_without_torch_the_build_exits_5_before_any_work(pair: Path) -> None:
 
 
 def test_verify_exits_7_and_names_what_differs(pair: Path) -> None:
-    run_json(pair, "build")
+    run_json(pair, "build", *ALONE)
     target = next(e for e in engines(pair) if e.name == "target")
     (target / "tokenizer.json").unlink()
     status, out, err = run(pair, "verify", ".specdeploy", "--json")
@@ -262,7 +265,7 @@ def test_verify_exits_7_and_names_what_differs(pair: Path) -> None:
 
 
 def test_verify_tells_which_paths_are_gone(pair: Path) -> None:
-    run_json(pair, "build")
+    run_json(pair, "build", *ALONE)
     target = next(e for e in engines(pair) if e.name == "target")
     target.rename(pair / "elsewhere")
     status, out, _ = run(pair, "verify", ".specdeploy/repository")

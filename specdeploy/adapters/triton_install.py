@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -17,6 +18,7 @@ from specdeploy.core.record import Record
 from specdeploy.errors import ConfigError, MissingToolError
 
 _WHEEL_LIBRARIES: Final = "nvidia_pytriton.libs"
+_NUMPY_MAJOR: Final = 1
 STUB: Final = "triton_python_backend_stub"
 
 
@@ -78,7 +80,7 @@ def prepare_backends(install: TritonInstall, cache: Path) -> Path | None:
     that the installation's own folder serves (a Triton that is not the wheel's).
 
     Raises:
-        MissingToolError: the wheel has no stub for this Python.
+        MissingToolError: the wheel has no stub for this Python, or its stub cannot work here.
         ConfigError: ``cache`` cannot be written.
     """
     if install.backends is None or install.stubs is None:
@@ -91,10 +93,22 @@ def prepare_backends(install: TritonInstall, cache: Path) -> Path | None:
             f"tritonserver has no Python backend stub for Python {version} (it has {known})",
             hint="use one of these Python versions",
         )
+    _require_old_numpy()
     prepared = cache / f"backends-{_fingerprint(install.backends, stub)}"
     if not prepared.is_dir():
         _copy_whole(install.backends, stub, prepared)
     return prepared
+
+
+def _require_old_numpy() -> None:
+    # The stubs are compiled against numpy 1: with numpy 2 they misread every text tensor.
+    installed = importlib.metadata.version("numpy")
+    if int(installed.partition(".")[0]) > _NUMPY_MAJOR:
+        raise MissingToolError(
+            f"nvidia-pytriton's Python backend needs numpy {_NUMPY_MAJOR}, and numpy {installed} "
+            "is installed",
+            hint="pip install 'numpy<2'",
+        )
 
 
 def _fingerprint(backends: Path, stub: Path) -> str:

@@ -151,6 +151,14 @@ def test_a_python_without_a_stub_is_refused_with_those_that_have_one(tmp_path: P
         prepare_backends(install, tmp_path / "cache")
 
 
+def test_a_numpy_that_the_stub_cannot_work_with_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "2.1.3")
+    with pytest.raises(MissingToolError, match=r"needs numpy 1, and numpy 2\.1\.3 is installed"):
+        prepare_backends(wheel_like(tmp_path), tmp_path / "cache")
+
+
 def test_a_cache_that_cannot_be_made_is_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(ConfigError, match="cannot prepare Triton's backend folder"):

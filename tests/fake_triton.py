@@ -125,6 +125,7 @@ class FakeTriton:
         self._repository = repository
         self._models: dict[str, Any] = {}
         self.calls: list[tuple[str, dict[str, Array]]] = []
+        self.replies: list[tuple[str, dict[str, Array]]] = []
         self.broken: dict[str, str] = {}
         self.answers: dict[str, dict[str, Array]] = {}
         self.metrics: dict[str, Metric] = {}
@@ -185,6 +186,7 @@ class FakeTriton:
             request = Request(inputs, requested_output_names, Sender())
             (response,) = self._models[model_name].execute([request])
             assert isinstance(response, InferenceResponse)
+            self.replies.append((model_name, response.outputs))
             return response
 
         call = ModuleType("InferenceRequest")

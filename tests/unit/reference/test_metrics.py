@@ -1,35 +1,7 @@
 from __future__ import annotations
 
 from metrics import SpeculationMetrics
-
-
-class Metric:
-    def __init__(self, labels: dict[str, str], buckets: list[float] | None = None) -> None:
-        self.labels, self.buckets = labels, buckets
-        self.values: list[float] = []
-
-    def increment(self, value: float) -> None:
-        self.values.append(value)
-
-    def observe(self, value: float) -> None:
-        self.values.append(value)
-
-
-class MetricFamily:
-    """Stands for ``pb_utils.MetricFamily`` and keeps what was made."""
-
-    COUNTER, HISTOGRAM = "counter", "histogram"
-    made: dict[str, MetricFamily]
-
-    def __init__(self, name: str, description: str, kind: str) -> None:
-        self.description, self.kind = description, kind
-        MetricFamily.made[name] = self
-
-    def Metric(  # noqa: N802 - Triton's name
-        self, labels: dict[str, str], buckets: list[float] | None = None
-    ) -> Metric:
-        self.metric = Metric(labels, buckets)
-        return self.metric
+from triton_doubles import MetricFamily
 
 
 class PbUtils:

@@ -12,6 +12,12 @@ from specdeploy.core.artifacts import REPOSITORY_RECORD, compare_files
 from specdeploy.core.repository import ModelRepository, file_entry
 
 
+def contents(name: str) -> dict[str, str]:
+    """Return a golden repository's files, links followed."""
+    files = repository(*REPOSITORIES[name])
+    return {p: c.read_text() if isinstance(c, Path) else c for p, c in files.items()}
+
+
 @pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.folder.name)
 def test_what_git_keeps_is_what_would_be_written(golden: Golden) -> None:
     assert list(differences(golden)) == []
@@ -19,7 +25,7 @@ def test_what_git_keeps_is_what_would_be_written(golden: Golden) -> None:
 
 @pytest.mark.parametrize("name", REPOSITORIES)
 def test_every_config_of_a_golden_repository_is_one_that_triton_reads(name: str) -> None:
-    files = repository(*REPOSITORIES[name])
+    files = contents(name)
     configs = [path for path in files if path.endswith("config.pbtxt")]
     record = ModelRepository.model_validate_json(files[REPOSITORY_RECORD])
     assert sorted(parse_model_config(files[path], path).name for path in configs) == sorted(
@@ -30,7 +36,7 @@ def test_every_config_of_a_golden_repository_is_one_that_triton_reads(name: str)
 
 @pytest.mark.parametrize("name", REPOSITORIES)
 def test_a_golden_repository_names_the_placeholder_and_no_path_of_this_machine(name: str) -> None:
-    files = repository(*REPOSITORIES[name])
+    files = contents(name)
     record = ModelRepository.model_validate_json(files[REPOSITORY_RECORD])
     known = (PLACEHOLDER.target, str(PLACEHOLDER.draft))
     assert record.absolute_paths
@@ -41,7 +47,7 @@ def test_a_golden_repository_names_the_placeholder_and_no_path_of_this_machine(n
 
 @pytest.mark.parametrize("name", REPOSITORIES)
 def test_the_record_of_a_golden_repository_tells_its_files(name: str) -> None:
-    files = dict(repository(*REPOSITORIES[name]))
+    files = contents(name)
     record = ModelRepository.model_validate_json(files.pop(REPOSITORY_RECORD))
     found = [file_entry(path, text.encode()) for path, text in files.items()]
     assert list(compare_files(record.files, found)) == []
@@ -49,14 +55,19 @@ def test_the_record_of_a_golden_repository_tells_its_files(name: str) -> None:
 
 
 def test_the_comparison_names_what_is_missing_different_and_extra(tmp_path: Path) -> None:
-    golden = Golden(tmp_path / "g", lambda: {"a/b": "1\n", "c": "2\n"})
+    source = tmp_path / "source"
+    source.write_text("1\n")
+    golden = Golden(tmp_path / "g", lambda: {"a/b": source, "c": "2\n"})
     folder = golden.folder
     assert list(differences(golden)) == [f"{folder}/a/b is missing", f"{folder}/c is missing"]
     write(golden)
     assert list(differences(golden)) == []
     (tmp_path / "g/c").write_text("3\n")
     (tmp_path / "g/d").write_text("")
+    (tmp_path / "g/a/b").unlink()
+    (tmp_path / "g/a/b").write_text("1\n")
     assert list(differences(golden)) == [
+        f"{folder}/a/b differs",
         f"{folder}/c differs",
         f"{folder}/d is not made by scripts/golden",
     ]

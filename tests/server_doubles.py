@@ -151,7 +151,7 @@ class FakeRecords:
 
 @dataclass
 class FakeClock:
-    """A second passes with every sleep, however short."""
+    """A second passes with every sleep, however short; nobody waits for more than 1,000."""
 
     seconds: float = 0.0
     on_sleep: Callable[[float], None] = lambda _: None
@@ -162,6 +162,7 @@ class FakeClock:
     def sleep(self, seconds: float) -> None:
         del seconds
         self.seconds += 1.0
+        assert self.seconds < 1000, "waited too long"
         self.on_sleep(self.seconds)
 
 

@@ -142,11 +142,14 @@ def test_a_server_has_its_own_session_and_no_terminal(tmp_path: Path) -> None:
 
 
 ORPHAN = """
-import os, sys
+import os, sys, time
 from pathlib import Path
 from specdeploy.adapters.server_process import start_process
-argv = [sys.executable, "-c", "import time; time.sleep(600)"]
-child = start_process(argv, environment=os.environ, log=Path(sys.argv[1]), outlives_us=False)
+log = Path(sys.argv[1])
+argv = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
+child = start_process(argv, environment=os.environ, log=log, outlives_us=False)
+while not log.read_text():
+    time.sleep(0.02)
 print(child.pid, flush=True)
 os.kill(os.getpid(), 9)
 """

@@ -2,8 +2,8 @@
 """Find or make the environment that the other scripts run in; prints its Python.
 
 A script started inside an environment uses that one and changes nothing in it. Otherwise
-`.venv` is made in the checkout and reused until pyproject.toml or the extras change. Needs only
-Python 3.10 to 3.13 and pip.
+`.venv` is made in the checkout and reused until pyproject.toml changes. Needs only
+Python 3.10 to 3.12 and pip.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".venv"
 STAMP = HOME / "specdeploy-environment.json"
-VERSIONS = ("3.13", "3.12", "3.11", "3.10")
+# The wheel that carries tritonserver needs numpy 1, which has no build for Python 3.13.
+VERSIONS = ("3.12", "3.11", "3.10")
 # What an environment must be able to import to stand for an extra.
 NEEDED_BY_EXTRA = {
     "reference": ("torch", "transformers", "safetensors", "pytriton"),
@@ -37,9 +38,9 @@ def environment(extras: Sequence[str]) -> Path:
     """
     if sys.prefix != sys.base_prefix:
         return _running(extras)
-    wanted = _wanted(extras)
+    wanted = _wanted()
     if not STAMP.exists() or json.loads(STAMP.read_text()) != wanted:
-        _make(extras, wanted)
+        _make(wanted)
     return HOME / "bin" / "python"
 
 
@@ -69,9 +70,9 @@ def _running(extras: Sequence[str]) -> Path:
     return Path(sys.executable)
 
 
-def _wanted(extras: Sequence[str]) -> dict[str, object]:
+def _wanted() -> dict[str, str]:
     project = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    return {"pyproject": project, "extras": sorted(extras), "python": str(_base_python())}
+    return {"pyproject": project, "python": str(_base_python())}
 
 
 def _base_python() -> Path:
@@ -84,8 +85,10 @@ def _base_python() -> Path:
     raise SystemExit(f"Python {' or '.join(VERSIONS)} is needed; this is {here}")
 
 
-def _make(extras: Sequence[str], wanted: dict[str, object]) -> None:
-    print(f"installing specdeploy[{','.join(extras)}] into {HOME} ...", file=sys.stderr)
+def _make(wanted: dict[str, str]) -> None:
+    """Make one environment that serves every script."""
+    extras = ",".join(NEEDED_BY_EXTRA)
+    print(f"installing specdeploy[{extras}] into {HOME} ...", file=sys.stderr)
     python = _base_python()
     shutil.rmtree(HOME, ignore_errors=True)
     # Some distributions split pip off venv; the pip of the base Python then installs into it.
@@ -97,7 +100,7 @@ def _make(extras: Sequence[str], wanted: dict[str, object]) -> None:
     pip: list[str | Path] = [made if own_pip else python, "-m", "pip"]
     if not own_pip:
         pip += ["--python", made]
-    _must([*pip, "install", "--quiet", "--editable", f".[{','.join(extras)}]"])
+    _must([*pip, "install", "--quiet", "--editable", f".[{extras}]"])
     STAMP.write_text(json.dumps(wanted))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -38,8 +39,11 @@ class LocalConfigFiles:
         """Write a settings file whole or not at all.
 
         Raises:
-            ConfigError: it is there already and may not be replaced, or cannot be written.
+            ConfigError: it is there already and may not be replaced, is no regular file, or
+                cannot be written.
         """
+        if overwrite and os.path.lexists(path) and not path.is_file():
+            raise ConfigError(f"{path} is not a regular file, and is left alone")
         staged = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             staged.write_text(text, encoding="utf-8")
@@ -54,7 +58,8 @@ class LocalConfigFiles:
         except OSError as error:
             raise ConfigError(f"cannot write {path}: {error.strerror}") from error
         finally:
-            staged.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                staged.unlink()
 
     def read_tuning(self, path: Path) -> TuningFile:
         """Return the choice in a ``tuning.json``.

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,19 @@ def test_a_settings_file_is_not_replaced_unless_asked(tmp_path: Path) -> None:
     LocalConfigFiles().write_config(path, "yours\n", overwrite=True)
     assert path.read_text() == "yours\n"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_only_a_file_is_ever_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match="not a regular file"):
+        LocalConfigFiles().write_config(pipe, "", overwrite=True)
+    assert pipe.is_fifo()
+
+
+def test_a_settings_file_with_too_long_a_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot write"):
+        LocalConfigFiles().write_config(tmp_path / ("p" * 300), "", overwrite=False)
 
 
 def test_a_settings_file_in_a_missing_folder_is_refused(tmp_path: Path) -> None:

@@ -56,5 +56,6 @@ def starter_file(*, target: str, draft: str | None, method: Method) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a YAML scalar; JSON's quoting is YAML's double quoting."""
-    return json.dumps(text, ensure_ascii=False)
+    """Return a YAML scalar: JSON's quoting, and YAML's escapes for what nobody can see."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)

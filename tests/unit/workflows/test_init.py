@@ -65,7 +65,10 @@ def test_the_written_file_is_short_and_commented(folder: Path) -> None:
     assert len(text.splitlines()) < 30
 
 
-@pytest.mark.parametrize("name", ['a "b": #c', "yes", "1.10", "caf\u00e9 \U0001f600", "x\\y"])
+@pytest.mark.parametrize(
+    "name",
+    ['a "b": #c', "yes", "1.10", "caf\u00e9 \U0001f600", "x\\y", "a\nb", "a\x7f\x85b", "a\u2028b"],
+)
 def test_any_folder_name_survives_the_file(folder: Path, name: str) -> None:
     (folder / name).mkdir()
     start(a_request(folder, target=name, draft=None))
@@ -97,6 +100,24 @@ def test_a_path_with_nothing_there_is_said(folder: Path) -> None:
     warnings = Warnings()
     start(a_request(folder, draft="./later"), warnings)
     assert warnings.said == ["./later is not a folder here; there is nothing yet"]
+
+
+def test_a_name_longer_than_the_system_takes_is_nothing_yet(folder: Path) -> None:
+    warnings = Warnings()
+    start(a_request(folder, target="t" * 300), warnings)
+    assert "there is nothing yet" in warnings.said[0]
+
+
+@pytest.mark.parametrize(("target", "draft"), [("", None), ("t", "")])
+def test_an_empty_path_is_refused(folder: Path, target: str, draft: str | None) -> None:
+    with pytest.raises(ConfigError, match="is empty"):
+        start(a_request(folder, target=target, draft=draft))
+
+
+def test_a_name_that_is_not_utf8_is_refused(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        start(a_request(folder, target="t\udcff"))
+    assert not (folder / "specdeploy.yaml").exists()
 
 
 def test_without_a_draft_the_method_is_ngram(folder: Path) -> None:

@@ -160,7 +160,7 @@ def _read_file(
 ) -> ConfigFile | None:
     if request.config is not None:
         return files.read_config(request.cwd / request.config, name=str(request.config))
-    if (request.cwd / CONFIG_NAME).exists():
+    if _exists(request.cwd / CONFIG_NAME):
         return files.read_config(request.cwd / CONFIG_NAME, name=CONFIG_NAME)
     if any("target.path" in layer for layer in overrides):
         return None
@@ -174,13 +174,13 @@ def _read_tuning(request: ConfigRequest, workspace: Path, files: ConfigFiles) ->
     if request.tuning is not None:
         return files.read_tuning(request.cwd / request.tuning)
     kept = workspace / TUNING_NAME
-    return files.read_tuning(kept) if kept.exists() else None
+    return files.read_tuning(kept) if _exists(kept) else None
 
 
 def _locate(loaded: LoadedConfig, role: str, written: str, hub: HubResolver) -> Path:
     source = loaded.source(f"{role}.path")
     path = _absolute(written, source, loaded.home)
-    if path.exists():
+    if _exists(path):
         return path
     if not HUB_ID.fullmatch(written):
         raise CheckpointError(f"{role}.path ({source}): {path} does not exist")
@@ -194,6 +194,11 @@ def _locate(loaded: LoadedConfig, role: str, written: str, hub: HubResolver) -> 
 
 
 def _absolute(written: str, source: Source, home: str) -> Path:
-    """Return a path as its source means it; ``~/`` is the user's home folder."""
-    text = f"{home}{written[1:]}" if home and written.startswith("~/") else written
+    """Return a path as its source means it; ``~`` and ``~/`` are the user's home folder."""
+    text = f"{home}{written[1:]}" if home and f"{written}/".startswith("~/") else written
     return Path(os.path.normpath(Path(source.base) / text))
+
+
+def _exists(path: Path) -> bool:
+    """Tell whether something is there; False for names that the system refuses."""
+    return os.path.exists(path)  # noqa: PTH110 - pathlib raises for those

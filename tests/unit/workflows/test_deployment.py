@@ -126,6 +126,11 @@ def test_a_tilde_is_the_home_folder(folder: Path) -> None:
     assert locate_models(loaded, hub=FakeHub()).target == folder / "t"
 
 
+def test_a_tilde_alone_is_the_home_folder(folder: Path) -> None:
+    loaded = load(folder, "target: {path: '~'}\nmethod: ngram\n", environment={"HOME": str(folder)})
+    assert locate_models(loaded, hub=FakeHub()).target == folder
+
+
 def test_a_hub_id_is_resolved(folder: Path) -> None:
     loaded = load(folder, "target: {path: owner/name}\nmethod: none\n")
     hub = FakeHub({"owner/name": folder / "t"})
@@ -151,6 +156,16 @@ def test_a_path_that_does_not_exist_names_the_line_that_says_it(folder: Path) ->
     with pytest.raises(CheckpointError) as caught:
         locate_models(loaded, hub=FakeHub())
     assert str(caught.value) == f"target.path (specdeploy.yaml:3): {folder}/gone does not exist"
+
+
+def test_a_path_longer_than_the_system_takes_does_not_exist(folder: Path) -> None:
+    loaded = load(folder, f"target: {{path: {'t' * 300}}}\nmethod: ngram\n")
+    with pytest.raises(CheckpointError, match="does not exist"):
+        locate_models(loaded, hub=FakeHub())
+
+
+def test_a_workspace_longer_than_the_system_takes_holds_no_tuning(folder: Path) -> None:
+    assert load(folder, f"{PAIR}workspace: {'w' * 300}\n").tuning is None
 
 
 def test_draft_target_needs_a_draft(folder: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Final, final
 
 import yaml
 from pydantic import ValidationError
+from typing_extensions import override
 
 from specdeploy.core.record import digest_json
 from specdeploy.core.settings import ConfigFile
@@ -19,6 +21,7 @@ from specdeploy.errors import ConfigError
 # A settings file has some dozens of keys; aliases can make a small file stand for billions.
 _MAX_KEYS: Final = 1_000
 _MAX_DEPTH: Final = 20
+_NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 _TAG: Final = "tag:yaml.org,2002:"
 _KINDS: Final = frozenset({"null", "bool", "int", "float", "str", "seq", "map"})
 
@@ -136,6 +139,14 @@ def _open(text: str, name: str) -> yaml.SafeLoader:
 
 class _Loader(yaml.SafeLoader):
     """A safe loader of what settings are made of: no dates, sets or binary data."""
+
+    @override
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str:
+        """Refuse what escapes can write, and no path, log or JSON document can hold."""
+        if isinstance(node.value, str) and _NO_TEXT.search(node.value):
+            message = "a NUL or half of a surrogate pair"
+            raise yaml.constructor.ConstructorError(None, None, message, node.start_mark)
+        return super().construct_scalar(node)
 
 
 _Loader.yaml_constructors = {

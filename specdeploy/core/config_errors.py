@@ -27,6 +27,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "list_type": "a list",
     "string_type": "text (put it in quotes)",
     "string_too_short": "not empty",
+    "string_unicode": "text in UTF-8",
     "greater_than": "more than {gt}",
     "greater_than_equal": "at least {ge}",
     "less_than_equal": "at most {le}",

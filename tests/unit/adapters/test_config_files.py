@@ -68,6 +68,11 @@ def test_a_control_character_is_refused_with_its_line() -> None:
     assert refusal("target:\n  path: t\x00\n").startswith("pair.yaml:2: not text")
 
 
+@pytest.mark.parametrize("text", ['path: "a\\0b"', 'path: "a\\udcffb"', '"a\\ud800b": 1'])
+def test_an_escape_that_makes_no_text_is_refused_with_its_line(text: str) -> None:
+    assert refusal(f"target:\n  {text}\n").startswith("pair.yaml:2: not YAML: a NUL or half")
+
+
 def test_a_python_tag_is_refused_and_not_run(tmp_path: Path) -> None:
     witness = tmp_path / "ran"
     message = refusal(f"target: !!python/object/apply:os.mkdir ['{witness}']\n")

@@ -115,6 +115,11 @@ def test_a_wrong_variable_is_named(tmp_path: Path) -> None:
     assert message.startswith("environment SPECDEPLOY_DRAFT_LENGTH: draft_length is")
 
 
+def test_a_variable_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    message = refusal(tmp_path, "method: ngram\n", SPECDEPLOY_TARGET__PATH="\udcff")
+    assert message.endswith("but must be text in UTF-8")
+
+
 def test_a_list_that_contains_itself_is_refused(tmp_path: Path) -> None:
     message = refusal(tmp_path, "target: {path: t, gpus: &again [*again]}\n")
     assert "target.gpus is" in message

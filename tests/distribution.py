@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import torch
+
+Cell = TypeVar("Cell")
 
 FALSE_ALARM: Final = 1e-4
 POWER: Final = 0.99
@@ -38,7 +40,7 @@ def critical_value(freedom: int) -> float:
     return high
 
 
-def statistic(counts: Mapping[object, int], expected: Mapping[object, float]) -> float:
+def statistic(counts: Mapping[Cell, int], expected: Mapping[Cell, float]) -> float:
     """Pearson's statistic; infinite when something impossible was drawn."""
     if set(counts) - {cell for cell, p in expected.items() if p > 0}:
         return math.inf

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 VOCAB_SIZE = 258
 END_ID = 1
@@ -49,7 +49,7 @@ def random_llama(vocab_size: int, **changes: object) -> LlamaForCausalLM:
     return LlamaForCausalLM(LlamaConfig(**{**settings, **changes}))
 
 
-def write_model(model: torch.nn.Module, folder: Path) -> Path:
+def write_model(model: PreTrainedModel, folder: Path) -> Path:
     """Save a transformers model with a tokenizer of bytes."""
     model.save_pretrained(folder)
     byte_tokenizer().save(str(folder / "tokenizer.json"))

@@ -12,7 +12,7 @@ import torch
 from llm_types import SamplingParams
 from reference_llm import LLM
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 PAIR = Path(__file__).parents[2] / "examples/tiny-pair"
 NEW_TOKENS = 16
@@ -50,7 +50,7 @@ def plain_answers(dtype: torch.dtype) -> list[PlainAnswer]:
     return [_plain_answer(model, prompt) for prompt in prompts()]
 
 
-def _plain_answer(model: torch.nn.Module, prompt: list[int]) -> PlainAnswer:
+def _plain_answer(model: PreTrainedModel, prompt: list[int]) -> PlainAnswer:
     output = model.generate(
         torch.tensor([prompt]),
         attention_mask=torch.ones(1, len(prompt), dtype=torch.long),

@@ -211,7 +211,7 @@ def draw_again_from_p(
     return verdict._replace(next_token=sampling.choose(row, params, generator))
 
 
-REAL_VERIFY = generation.verify
+REAL_VERIFY = sampling.verify
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from causal_lm import CausalModel, ModelError, load_model
+from causal_lm import CausalModel, Dtype, ModelError, load_model
 from reference_pairs import VOCAB_SIZE, random_llama, write_model
 from transformers import (
     AutoModelForCausalLM,
@@ -163,7 +163,7 @@ def test_a_recurrent_model_is_served_and_refuses_to_rewind(others: dict[str, Pat
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 @pytest.mark.parametrize("lean", [False, True])
 def test_sixteen_bit_models_stay_close_to_transformers(
-    pair: Path, dtype: str, *, lean: bool
+    pair: Path, dtype: Dtype, *, lean: bool
 ) -> None:
     ids = tokens(50)
     torch_dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
@@ -204,4 +204,4 @@ def test_python_of_the_checkpoint_is_not_run(tmp_path: Path) -> None:
 
 def test_an_unknown_precision_is_refused_by_name(pair: Path) -> None:
     with pytest.raises(ModelError, match="int4"):
-        load_model(pair / "target", dtype="int4")
+        load_model(pair / "target", dtype="int4")  # type: ignore[arg-type] # on purpose

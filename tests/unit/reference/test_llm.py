@@ -29,7 +29,11 @@ def an_llm(pair: Path, method: str = "Draft_Target", **changes: object) -> LLM:
 
 
 def ask(
-    llm: LLM, prompt: str = PROMPT, *, k: int | None = None, **sampling: object
+    llm: LLM,
+    prompt: str = PROMPT,
+    *,
+    k: int | None = None,
+    **sampling: Any,  # noqa: ANN401 - whatever SamplingParams takes
 ) -> RequestOutput:
     params = SamplingParams(**{"max_tokens": 40, "end_id": -1, **sampling})
     return llm.generate_async(prompt, params, draft_length=k).result()
@@ -123,8 +127,9 @@ def test_the_checkpoints_end_id_ends_an_answer(pair: Path, tmp_path: Path) -> No
 
 
 def test_a_seed_repeats_an_answer_and_another_seed_changes_it(llm: LLM) -> None:
-    sampled = {"temperature": 1.5, "k": 3}
-    first, again, other = (ask(llm, seed=seed, **sampled).outputs[0] for seed in (5, 5, 6))
+    first, again, other = (
+        ask(llm, seed=seed, temperature=1.5, k=3).outputs[0] for seed in (5, 5, 6)
+    )
     assert first.token_ids == again.token_ids != other.token_ids
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import types
 from collections.abc import Sequence
 from typing import Any
@@ -13,15 +14,25 @@ FINAL = 1
 
 
 class Metric:
+    """Keeps its values and notices when two threads publish at a time, in any metric."""
+
+    overlapped = False
+    _busy = threading.Lock()
+
     def __init__(self, labels: dict[str, str], buckets: list[float] | None = None) -> None:
         self.labels, self.buckets = labels, buckets
         self.values: list[float] = []
 
     def increment(self, value: float) -> None:
+        if not Metric._busy.acquire(blocking=False):
+            Metric.overlapped = True
+            return
+        time.sleep(0)
         self.values.append(value)
+        Metric._busy.release()
 
     def observe(self, value: float) -> None:
-        self.values.append(value)
+        self.increment(value)
 
 
 class MetricFamily:
@@ -70,6 +81,7 @@ class Sender:
         self.sent: list[InferenceResponse] = []
         self.done = threading.Event()
         self.cancelled = False
+        self.questions = self.late_questions = 0
 
     def send(self, response: InferenceResponse, flags: int) -> None:
         self.sent.append(response)
@@ -77,6 +89,8 @@ class Sender:
             self.done.set()
 
     def is_cancelled(self) -> bool:
+        self.questions += 1
+        self.late_questions += self.done.is_set()
         return self.cancelled
 
 

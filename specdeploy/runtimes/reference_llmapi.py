@@ -76,7 +76,6 @@ def _model_yaml(deployment: Deployment, engines: EnginePaths) -> FileToRender:
             "triton_config": {
                 "max_batch_size": 0,
                 "decoupled": True,
-                "cancellation_check_period_ms": 50,
                 "sampling_defaults": deployment.sampling.model_dump(mode="json"),
             },
         },

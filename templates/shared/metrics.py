@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Final, final
 
 BUCKETS: Final = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 13.0, 17.0, 33.0)
@@ -12,10 +13,14 @@ BUCKETS: Final = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 13.0, 17.0, 33.0)
 
 @final
 class SpeculationMetrics:
-    """Counters over all requests of one model, under ``specdeploy_`` names."""
+    """Counters over all requests of one model, under ``specdeploy_`` names. Thread safe."""
 
     def __init__(self, pb_utils: Any, *, model: str) -> None:  # noqa: ANN401 - Triton's module
         self._labels = {"model": model}
+        # Triton 2.51 dies (a length error in libtriton_python) when two threads of one model
+        # update metrics at the same time.
+        # Triton 2.51 ends with a segmentation fault when two threads publish at a time.
+        self._lock = threading.Lock()
         self._families: list[Any] = []
         counter = pb_utils.MetricFamily.COUNTER
         self._drafted = self._metric(pb_utils, "drafted_tokens_total", "Drafted tokens", counter)
@@ -34,16 +39,18 @@ class SpeculationMetrics:
 
     def step(self, *, drafted: int, accepted: int, emitted: int) -> None:
         """Count one step."""
-        self._steps.increment(1)
-        if drafted:
-            self._drafted.increment(drafted)
-        if accepted:
-            self._accepted.increment(accepted)
-        self._tokens_per_step.observe(emitted)
+        with self._lock:
+            self._steps.increment(1)
+            if drafted:
+                self._drafted.increment(drafted)
+            if accepted:
+                self._accepted.increment(accepted)
+            self._tokens_per_step.observe(emitted)
 
     def request_finished(self) -> None:
         """Count one answered request."""
-        self._requests.increment(1)
+        with self._lock:
+            self._requests.increment(1)
 
     def _metric(self, pb_utils: Any, name: str, description: str, kind: Any) -> Any:  # noqa: ANN401
         family = pb_utils.MetricFamily(

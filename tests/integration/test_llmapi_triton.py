@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,16 @@ def test_a_client_that_goes_away_ends_its_request(server: ServerRecord, client: 
         next(stream)
     wait_for(lambda: metric(server, "specdeploy_requests_total") == before + 1)
     assert metric(server, "specdeploy_tokens_per_step_sum") - emitted < 400
+
+
+def test_many_short_requests_at_a_time_leave_the_server_healthy(client: Client) -> None:
+    def ask(index: int) -> int | None:
+        result = client.generate(f"x{index}", GenerationOptions(max_tokens=1 + index % 3))
+        return result.counts.output_tokens
+
+    with ThreadPoolExecutor(8) as workers:
+        assert list(workers.map(ask, range(120))) == [1 + index % 3 for index in range(120)]
+    assert client.health().ready
 
 
 def test_metrics_count_what_responses_say(server: ServerRecord, client: Client) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import threading
+
 from metrics import SpeculationMetrics
-from triton_doubles import MetricFamily
+from triton_doubles import Metric, MetricFamily
 
 
 class PbUtils:
@@ -32,3 +34,22 @@ def test_tokens_per_step_is_a_histogram_labelled_with_its_model() -> None:
     assert family.kind == "histogram"
     assert family.metric.labels == {"model": "speculative"}
     assert family.metric.buckets == sorted(set(family.metric.buckets or []))
+
+
+def test_two_threads_never_publish_at_a_time() -> None:
+    """Triton 2.51 ends with a segmentation fault when they do."""
+    MetricFamily.made = {}
+    metrics = SpeculationMetrics(PbUtils, model="tensorrt_llm")
+
+    def work() -> None:
+        for _ in range(50):
+            metrics.step(drafted=2, accepted=1, emitted=2)
+            metrics.request_finished()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not Metric.overlapped
+    assert len(values("requests_total")) == 200

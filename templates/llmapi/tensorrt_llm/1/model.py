@@ -44,7 +44,7 @@ class TritonPythonModel:
         self._defaults: dict[str, Any] = triton.get("sampling_defaults", {})
         self._llm = self._engine.LLM(**settings)
         self._metrics = SpeculationMetrics(pb_utils, model=args["model_name"])
-        self._active = ActiveRequests(triton.get("cancellation_check_period_ms", 100) / 1000)
+        self._active = ActiveRequests()
         self._workers = ThreadPoolExecutor(int(settings.get("max_batch_size", 1)), "request")
 
     def execute(self, requests: list[Any]) -> None:
@@ -59,7 +59,7 @@ class TritonPythonModel:
 
     def finalize(self) -> None:
         """End what is running and release the engine."""
-        self._active.close()
+        self._active.abort_all()
         self._workers.shutdown(wait=True, cancel_futures=True)
         self._llm.shutdown()
 
@@ -95,12 +95,13 @@ class TritonPythonModel:
             streaming=True,
             **self._draft_length(request),
         )
-        active.attach(result)
         self._refuse_unknown(request, result.outputs[0])
         seen = _Seen()
         for output in result:
             completion = output.outputs[0]
             seen.count(completion, self._metrics)
+            if active.should_end():
+                result.abort()
             if not request.streaming or completion.finish_reason is not None:
                 continue
             if fresh := seen.fresh_text(completion):

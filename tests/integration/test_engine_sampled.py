@@ -159,10 +159,18 @@ def drawn(sampler: Sampler, draws: int) -> tuple[float, float]:
     return statistic(counts, exact), critical_value(len(exact) - 1)
 
 
+FULL = pytest.mark.full
+
+
 @pytest.mark.parametrize(
-    "draft_logits", [True, pytest.param(False, marks=pytest.mark.full)], ids=["logits", "no-logits"]
+    ("tokens", "top_k", "draft_logits"),
+    [
+        pytest.param(2, 4, True, id="two tokens"),
+        pytest.param(1, 8, True, id="one token", marks=FULL),
+        pytest.param(2, 4, False, id="two tokens, no draft logits", marks=FULL),
+        pytest.param(1, 8, False, id="one token, no draft logits", marks=FULL),
+    ],
 )
-@pytest.mark.parametrize(("tokens", "top_k"), [(1, 8), (2, 4)])
 def test_sampled_answers_have_the_targets_distribution(
     tokens: int, top_k: int, *, draft_logits: bool
 ) -> None:
@@ -189,17 +197,5 @@ def accept_by_comparison(
 
 def test_a_wrong_acceptance_rule_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaf, "verify", accept_by_comparison)
-    found, limit = drawn(Sampler(tokens=1, top_k=8), 5000)
-    assert found > limit
-
-
-def test_shared_random_numbers_of_draft_and_target_are_noticed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def same_for_both(seed: int, step: int, role: int) -> int:
-        del role
-        return seed * 1000 + step
-
-    monkeypatch.setattr("leaves.step_seed", same_for_both)
     found, limit = drawn(Sampler(tokens=1, top_k=8), 5000)
     assert found > limit

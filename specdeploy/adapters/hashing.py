@@ -137,7 +137,7 @@ def shard_names(index: Path) -> list[str]:
     """
     try:
         names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{index} is not a safetensors index: {error}") from error
     for name in names:
         if not isinstance(name, str) or "/" in name or name in {"", ".", ".."}:
@@ -190,7 +190,7 @@ def _read_memory(file: Path | None) -> dict[str, str]:
         return {}
     try:
         known = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     valid = isinstance(known, dict) and all(isinstance(v, str) for v in known.values())
     return known if valid else {}

@@ -42,7 +42,7 @@ def require_whole(report: VerifyReport) -> None:
         raise ArtifactError(
             f"{len(broken)} of {len(report.artifacts)} artifacts differ from their records: "
             + ", ".join(broken),
-            hint="`specdeploy build` makes them again",
+            hint="`specdeploy build` makes those that the settings need again; remove the others",
         )
 
 

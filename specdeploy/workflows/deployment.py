@@ -174,7 +174,10 @@ def _read_tuning(request: ConfigRequest, workspace: Path, files: ConfigFiles) ->
     if request.tuning is not None:
         return files.read_tuning(request.cwd / request.tuning)
     kept = workspace / TUNING_NAME
-    return files.read_tuning(kept) if _exists(kept) else None
+    try:
+        return files.read_tuning(kept) if kept.exists() else None
+    except OSError as error:
+        raise ConfigError(f"cannot look into workspace {workspace}: {error.strerror}") from error
 
 
 def _locate(loaded: LoadedConfig, role: str, written: str, hub: HubResolver) -> Path:

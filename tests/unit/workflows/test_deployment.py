@@ -164,8 +164,9 @@ def test_a_path_longer_than_the_system_takes_does_not_exist(folder: Path) -> Non
         locate_models(loaded, hub=FakeHub())
 
 
-def test_a_workspace_longer_than_the_system_takes_holds_no_tuning(folder: Path) -> None:
-    assert load(folder, f"{PAIR}workspace: {'w' * 300}\n").tuning is None
+def test_a_workspace_longer_than_the_system_takes_is_refused(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot look into workspace"):
+        load(folder, f"{PAIR}workspace: {'w' * 300}\n")
 
 
 def test_draft_target_needs_a_draft(folder: Path) -> None:

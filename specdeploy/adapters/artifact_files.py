@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TypeVar, final
 
@@ -34,7 +35,7 @@ class LocalArtifacts:
         Raises:
             ArtifactError: there is no such path, or nothing of ours below it.
         """
-        if not path.exists():
+        if not os.path.exists(path):  # noqa: PTH110 - pathlib raises for names too long
             raise ArtifactError(f"{path} does not exist")
         found = [path] if _is_artifact(path) else _below(path)
         if not found:
@@ -77,7 +78,7 @@ class LocalArtifacts:
 
     def exists(self, path: str) -> bool:
         """Tell whether an absolute path that a file names is still there."""
-        return Path(path).exists()
+        return os.path.exists(path)  # noqa: PTH110 - as above
 
 
 def read_manifest(directory: Path) -> EngineManifest:

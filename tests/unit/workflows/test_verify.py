@@ -126,7 +126,7 @@ def test_a_remembered_hash_is_not_believed(setup: Setup) -> None:
     assert differences(setup.workspace) == [("changed", "config.json")]
 
 
-@pytest.mark.parametrize("path", ["nowhere", "sources"])
+@pytest.mark.parametrize("path", ["nowhere", "sources", "x" * 300])
 def test_a_place_without_artifacts_is_an_error(setup: Setup, path: str) -> None:
     with pytest.raises(ArtifactError, match=r"does not exist|holds no engine"):
         verified(setup.folder / path)

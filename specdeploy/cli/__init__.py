@@ -5,7 +5,10 @@ Every import made here is paid by ``--help``; a command's module is imported whe
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
+import os
 import sys
 import traceback
 from typing import Final
@@ -14,7 +17,9 @@ import click
 from typing_extensions import override
 
 from specdeploy import __version__
-from specdeploy.errors import SpecdeployError
+from specdeploy.errors import ConfigError, SpecdeployError
+
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 # name -> (module, one line for the overview). The line stands here so that `--help` does
 # not import every command.
@@ -61,10 +66,20 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="specdeploy")
 def cli() -> None:
     """Deploy large language models with speculative decoding on Triton."""
+    try:
+        os.getcwd()  # noqa: PTH109 - only whether there is one
+    except OSError as error:
+        raise ConfigError(
+            f"the current folder cannot be used: {error.strerror}", hint="change to another one"
+        ) from error
 
 
 def main() -> None:
     """Run the command line; the one place where errors become text and a status."""
+    # The bytes of a file name that are no text are written as escapes, in JSON too.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         sys.exit(run())
     except BrokenPipeError:
@@ -95,10 +110,17 @@ def run(arguments: list[str] | None = None) -> int:
     except SystemExit as leaving:
         # click's own answer to a reader of stdout that went away
         raise BrokenPipeError from leaving
-    except Exception:  # noqa: BLE001 - the boundary: anything else is a bug
-        traceback.print_exc()
-        return _report("this is a bug in specdeploy", "please report the lines above", 70)
+    except Exception as error:  # noqa: BLE001 - the boundary: anything else is a bug
+        return _report_unexpected(error)
     return 0
+
+
+def _report_unexpected(error: Exception) -> int:
+    # An error of the system that names no file is one of writing what was printed.
+    if isinstance(error, OSError) and error.filename is None and error.errno in FULL:
+        return _report(f"cannot write to standard output: {error.strerror}", None, 2)
+    traceback.print_exc()
+    return _report("this is a bug in specdeploy", "please report the lines above", 70)
 
 
 def _report(message: str, hint: str | None, status: int) -> int:

@@ -87,7 +87,7 @@ def command(
     report = check(request, tools=_tools())
     if as_json:
         present.print_json(report)
-    else:
+    elif not quiet:
         _print_report(report, strict=strict)
     report.raise_if_blocking(strict=strict)
 

@@ -223,6 +223,17 @@ def test_strict_says_that_it_refused_a_usable_pair(
     assert "draft-length-zero" in captured.err
 
 
+def test_quiet_leaves_the_verdict_to_the_status(
+    pair: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["check", *pair, "-q"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert cli.run(["check", *pair, "--draft-length", "0", "--strict", "-q"]) == 3
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "draft-length-zero" in captured.err
+
+
 def test_every_code_reported_is_in_the_table(check: Check, tmp_path: Path) -> None:
     _, report = check(*plans(tmp_path, LLAMA_8B, QWEN_HALF_B), "--tp", "3", "--gpu", "t4")
     assert len(codes(report)) > 5

@@ -19,6 +19,7 @@ WORKSPACE_NAME: Final = ".specdeploy"
 AUTO: Final = "auto"
 
 Auto = Literal["auto"]
+Positive = Annotated[int, Field(ge=1)]
 RuntimeName = Literal["engine", "llmapi", "reference"]
 Precision = Literal[
     "auto", "fp32", "bf16", "fp16", "fp8", "nvfp4", "int8_sq", "int8_wo", "int4_awq", "int4_wo"
@@ -82,7 +83,9 @@ class ModelSection(Section):
     )
     kv_dtype: KvDtype = Field(default=AUTO, description="Type of the KV cache.")
     tp: int = Field(default=1, ge=1, description="Tensor parallelism: GPUs that share the model.")
-    gpus: list[int] | None = Field(default=None, description="GPU indices the model runs on.")
+    gpus: list[Annotated[int, Field(ge=0)]] | None = Field(
+        default=None, description="GPU indices the model runs on."
+    )
 
 
 class RuntimeSection(Section):
@@ -144,7 +147,7 @@ class WorkloadSection(Section):
 
     input_len: int | None = Field(default=None, ge=1, description="Prompt tokens.")
     output_len: int | None = Field(default=None, ge=1, description="Answer tokens.")
-    concurrency: int | list[int] | None = Field(
+    concurrency: Positive | list[Positive] | None = Field(
         default=None, description="Requests in flight, one number or several to compare."
     )
     categories: CategoryMix = CategoryMix()

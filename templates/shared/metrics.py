@@ -19,7 +19,6 @@ class SpeculationMetrics:
         self._labels = {"model": model}
         # Triton 2.51 dies (a length error in libtriton_python) when two threads of one model
         # update metrics at the same time.
-        # Triton 2.51 ends with a segmentation fault when two threads publish at a time.
         self._lock = threading.Lock()
         self._families: list[Any] = []
         counter = pb_utils.MetricFamily.COUNTER

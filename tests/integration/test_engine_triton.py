@@ -271,9 +271,8 @@ def counters(client: Client) -> dict[str, float]:
 
 def test_the_leaf_speaks_for_itself(speculative: Client) -> None:
     """Calls without our model, as upstream's own scripts make them."""
-    ids = speculative.infer("preprocessing", {"QUERY": "a", "REQUEST_OUTPUT_LEN": 3}, ["INPUT_ID"])[
-        0
-    ]["INPUT_ID"]
+    query = {"QUERY": "a", "REQUEST_OUTPUT_LEN": 3}
+    ids = speculative.infer("preprocessing", query, ["INPUT_ID"])[0]["INPUT_ID"]
     call = {"input_ids": ids, "input_lengths": ids.shape[1], "request_output_len": 3}
     wanted = ["output_ids", "sequence_length"]
     answer = speculative.infer("tensorrt_llm", call, wanted)[0]

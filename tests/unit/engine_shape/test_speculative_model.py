@@ -43,11 +43,12 @@ def test_a_stream_joins_to_the_same_text_in_whole_characters(triton: FakeTriton)
         response.outputs["text_output"].item().decode()
 
 
-def test_only_the_final_response_has_counts_and_they_cover_the_request(
+def test_the_final_response_has_the_counts_of_the_whole_request(
     triton: FakeTriton,
 ) -> None:
     answer = ask(triton, "a", max_tokens=27, stream=True)
-    assert all(set(r.outputs) == {"text_output"} for r in answer.responses[:-1])
+    so_far = {"text_output", "num_output_tokens"}
+    assert all(set(r.outputs) == so_far for r in answer.responses[:-1])
     steps, drafted = count(answer, "num_spec_steps"), count(answer, "total_draft_tokens")
     accepted = count(answer, "total_accepted_draft_tokens")
     assert count(answer, "num_output_tokens") == 27 == steps + accepted

@@ -144,6 +144,7 @@ def test_a_scalar_with_two_elements_is_refused_by_name(model: Any) -> None:  # n
 
 def test_requests_are_counted(model: Any) -> None:  # noqa: ANN401
     serve(model, prompt())
+    model.finalize()
     assert MetricFamily.made["specdeploy_requests_total"].metric.values == [1]
     assert MetricFamily.made["specdeploy_tokens_per_step"].metric.values == [1] * 4
 

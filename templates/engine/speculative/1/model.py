@@ -107,7 +107,7 @@ class TritonPythonModel:
             steps.append(rounds.step())
             reply.add(steps[-1].piece.text)
             if rounds.answer.finish_reason is None:
-                reply.flush()
+                reply.flush(rounds.totals.output_tokens)
         reply.finish(rounds)
         return steps
 
@@ -171,10 +171,11 @@ class Reply:
         self._times.setdefault("first_token_time_ns", time.monotonic_ns())
         self._waiting += text
 
-    def flush(self) -> None:
-        """Send what a stream can show already."""
+    def flush(self, output_tokens: int) -> None:
+        """Send what a stream can show already, with the tokens so far."""
         if self._stream and self._waiting:
-            self._sender.send(_response(self._outputs()))
+            counts = {"num_output_tokens": np.array([[output_tokens]], dtype=np.int32)}
+            self._sender.send(_response(self._outputs() | counts))
 
     def finish(self, rounds: Rounds) -> None:
         """Send what is left with the counts of the whole answer."""

@@ -99,17 +99,18 @@ class TritonPythonModel:
         seen = _Seen()
         for output in result:
             completion = output.outputs[0]
-            seen.count(completion, self._metrics)
+            seen.count(completion)
             if active.should_end():
                 result.abort()
             if not request.streaming or completion.finish_reason is not None:
                 continue
             if fresh := seen.fresh_text(completion):
                 _send(active.sender, piece(completion, fresh), final=False)
-        self._metrics.request_finished()
         completion = result.outputs[0]
         last = piece(completion, seen.fresh_text(completion))
         _send(active.sender, [*last, *totals(completion, request.wanted)], final=True)
+        # Each update is a message to the server, so none is sent while somebody waits.
+        seen.publish(self._metrics)
 
     def _refuse_unknown(self, request: LlmRequest, completion: Any) -> None:  # noqa: ANN401
         for name in request.wanted:
@@ -132,6 +133,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self._text = self._tokens = self._drafted = self._accepted = 0
+        self._steps: list[dict[str, int]] = []
 
     def fresh_text(self, completion: Any) -> str:  # noqa: ANN401 - the engine's type
         """Return the text since the last call."""
@@ -139,17 +141,25 @@ class _Seen:
         self._text = len(completion.text)
         return fresh
 
-    def count(self, completion: Any, metrics: SpeculationMetrics) -> None:  # noqa: ANN401
-        """Publish the step since the last look."""
+    def publish(self, metrics: SpeculationMetrics) -> None:
+        """Publish every step and the request."""
+        for step in self._steps:
+            metrics.step(**step)
+        metrics.request_finished()
+
+    def count(self, completion: Any) -> None:  # noqa: ANN401 - the engine's type
+        """Note the step since the last look."""
         speculation = speculation_of(completion)
         drafted = getattr(speculation, "total_draft_tokens", self._drafted)
         accepted = getattr(speculation, "total_accepted_draft_tokens", self._accepted)
         tokens = len(completion.token_ids)
         if tokens > self._tokens:
-            metrics.step(
-                drafted=drafted - self._drafted,
-                accepted=accepted - self._accepted,
-                emitted=tokens - self._tokens,
+            self._steps.append(
+                {
+                    "drafted": drafted - self._drafted,
+                    "accepted": accepted - self._accepted,
+                    "emitted": tokens - self._tokens,
+                }
             )
         self._tokens, self._drafted, self._accepted = tokens, drafted, accepted
 

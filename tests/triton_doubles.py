@@ -61,7 +61,9 @@ class Tensor:
 
 
 class InferenceResponse:
-    def __init__(self, output_tensors: Sequence[Tensor] = (), error: object = None) -> None:
+    def __init__(
+        self, output_tensors: Sequence[Tensor] = (), error: TritonError | None = None
+    ) -> None:
         self.outputs = {tensor.name: tensor.array.tolist() for tensor in output_tensors}
         self.error = error
 

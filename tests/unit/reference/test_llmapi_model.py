@@ -8,7 +8,7 @@ import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -43,10 +43,12 @@ class Result:
 class Engine:
     """Stands for the module ``tensorrt_llm``, which has no draft length per request."""
 
+    arguments: ClassVar[dict[str, object]]
+    calls: ClassVar[list[dict[str, object]]]
+    results: ClassVar[list[Result]]
+
     def __init__(self, **arguments: object) -> None:
-        Engine.arguments = arguments
-        Engine.calls: list[dict[str, object]] = []
-        Engine.results: list[Result] = []
+        Engine.arguments, Engine.calls, Engine.results = arguments, [], []
 
     def generate_async(self, prompt: str, params: object, **others: object) -> Result:
         Engine.calls.append({"prompt": prompt, "params": params, **others})
@@ -127,12 +129,14 @@ def test_an_engine_without_a_draft_length_per_request_refuses_it_by_name(
 ) -> None:
     (response,) = serve(model, prompt(num_draft_tokens=[k]))
     assert "num_draft_tokens cannot be honoured by engine_double" in str(response.error)
+    assert response.error is not None
     assert response.error.code == TritonError.INVALID_ARG
 
 
 def test_an_engine_that_fails_is_answered_as_an_internal_error(model: Any) -> None:  # noqa: ANN401
     (response,) = serve(model, prompt("broken"))
     assert "out of memory" in str(response.error)
+    assert response.error is not None
     assert response.error.code == TritonError.INTERNAL
     assert serve(model, prompt())[0].error is None
 

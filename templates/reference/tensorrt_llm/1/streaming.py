@@ -141,21 +141,25 @@ class Streamer:
             answers = [answer for answer in answers if next(answer, _DONE) is not _DONE]
 
     def _serve(self, call: LeafCall, receiver: Receiver) -> Iterator[None]:
-        """Make one answer, pausing after each token."""
+        """Make one answer, or tell its receiver why not."""
         try:
-            with self._leaf.reading(call) as reading:
-                decoder = self._decoder(call)
-                for count, made in enumerate(reading.generate(), start=1):
-                    _check_alive(receiver)
-                    ids = decoder.push(made.token, last=made.last)
-                    last = made.last or decoder.finished
-                    if ids or last:
-                        receiver.send(Chunk(ids, count, last))
-                    if last:
-                        return
-                    yield
+            yield from self._answer(call, receiver)
         except Exception as error:  # noqa: BLE001 - the thread serves others and must go on
             receiver.fail(error)
+
+    def _answer(self, call: LeafCall, receiver: Receiver) -> Iterator[None]:
+        """Make one answer, pausing after each token."""
+        with self._leaf.reading(call) as reading:
+            decoder = self._decoder(call)
+            for count, made in enumerate(reading.generate(), start=1):
+                _check_alive(receiver)
+                ids = decoder.push(made.token, last=made.last)
+                last = made.last or decoder.finished
+                if ids or last:
+                    receiver.send(Chunk(ids, count, last))
+                if last:
+                    return
+                yield
 
 
 def _check_alive(receiver: Receiver) -> None:

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 PAIR = Path(__file__).parents[2] / "examples/tiny-pair"
-NEW_TOKENS = 16
+NEW_TOKENS = 12
 PROMPTS = 50
 
 

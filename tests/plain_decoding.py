@@ -47,18 +47,22 @@ class PlainTarget:
             attention_mask=torch.ones_like(ids),
             do_sample=False,
             max_new_tokens=length,
-            output_logits=True,
+            pad_token_id=0,
+            output_hidden_states=True,
             return_dict_in_generate=True,
         )
-        best = torch.cat(made.logits).float().topk(2).values.tolist()
+        # The model's own logits are rounded already, and so would be their gap.
+        head = self._model.get_output_embeddings().weight.float()
+        last = torch.stack([layers[-1][0, -1].float() for layers in made.hidden_states])
+        best = (last @ head.T).topk(2).values.tolist()
         return Plain(
             ids=made.sequences[0, len(prompt) :].tolist(),
             gaps=[first - second for first, second in best],
-            rounding=[_bf16_step(first) for first, _ in best],
+            rounding=[bf16_step(first) for first, _ in best],
         )
 
 
-def _bf16_step(value: float) -> float:
+def bf16_step(value: float) -> float:
     """Return the distance of neighbouring bfloat16 numbers (8 bits of precision) at a value."""
     exponent = math.frexp(abs(value))[1]
     return math.ldexp(1.0, exponent - 8)

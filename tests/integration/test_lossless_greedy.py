@@ -5,31 +5,17 @@ from __future__ import annotations
 import functools
 import math
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
 from llm_types import SamplingParams
+from plain_decoding import Plain, PlainTarget, bf16_step
 from reference_llm import LLM
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, PreTrainedModel
 
 PAIR = Path(__file__).parents[2] / "examples/tiny-pair"
 NEW_TOKENS = 12
 PROMPTS = 50
-
-
-class PlainAnswer(NamedTuple):
-    """What transformers' own greedy generation says.
-
-    Attributes:
-        ids: The tokens.
-        gaps: Best minus second best logit at each of them, before the logits were rounded,
-            in rounding steps of bfloat16.
-    """
-
-    ids: list[int]
-    gaps: list[float]
 
 
 @functools.cache
@@ -43,34 +29,11 @@ def prompts() -> list[list[int]]:
 
 
 @functools.cache
-def plain_answers(dtype: torch.dtype) -> list[PlainAnswer]:
+def plain_answers(dtype: torch.dtype) -> list[Plain]:
     """Plain decoding: one model, one token after the other; shares no code with ours."""
     torch.set_num_threads(1)
-    model = AutoModelForCausalLM.from_pretrained(PAIR / "target", dtype=dtype)
-    return [_plain_answer(model, prompt) for prompt in prompts()]
-
-
-def _plain_answer(model: PreTrainedModel, prompt: list[int]) -> PlainAnswer:
-    output = model.generate(
-        torch.tensor([prompt]),
-        attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
-        do_sample=False,
-        max_new_tokens=NEW_TOKENS,
-        pad_token_id=0,
-        output_hidden_states=True,
-        return_dict_in_generate=True,
-    )
-    ids = output.sequences[0, len(prompt) :].tolist()
-    head = model.get_output_embeddings().weight.float()
-    last = [layers[-1][0, -1].float() for layers in output.hidden_states]
-    return PlainAnswer(ids, [_gap_in_steps(head @ hidden) for hidden in last])
-
-
-def _gap_in_steps(logits: torch.Tensor) -> float:
-    """Bfloat16 keeps 8 significant bits, so its step at ``x`` is ``2 ** (exponent(x) - 8)``."""
-    best, second = logits.topk(2).values.tolist()
-    _, exponent = math.frexp(best)
-    return float((best - second) / 2.0 ** (exponent - 8))
+    target = PlainTarget(PAIR / "target", dtype=dtype)
+    return [target.answer(prompt, NEW_TOKENS) for prompt in prompts()]
 
 
 def an_llm(method: str, dtype: str) -> LLM:
@@ -90,7 +53,7 @@ def an_llm(method: str, dtype: str) -> LLM:
 
 def answer(llm: LLM, prompt: list[int], k: int) -> tuple[list[int], int]:
     """Return the tokens of an answer and how many of them were accepted drafts."""
-    params = SamplingParams(max_tokens=NEW_TOKENS)
+    params = SamplingParams(max_tokens=NEW_TOKENS, end_id=-1)
     output = llm.generate_async(prompt, params, draft_length=k).result().outputs[0]
     counts = output.request_perf_metrics.speculative_decoding
     return output.token_ids, counts.total_accepted_draft_tokens
@@ -117,8 +80,7 @@ def test_greedy_answers_in_bfloat16_differ_only_where_two_logits_are_one(
     ties = 0
     for prompt, plain in zip(prompts(), plain_answers(torch.bfloat16), strict=True):
         ids, _ = answer(llm, prompt, k)
-        first_tie = next((i for i, gap in enumerate(plain.gaps) if gap < 1), len(plain.ids))
-        assert ids[:first_tie] == plain.ids[:first_tie], f"differs before {first_tie}"
+        assert ids[: plain.certain] == plain.ids[: plain.certain]
         ties += ids != plain.ids
     with capsys.disabled():
         print(f"\n{method}, draft length {k}: {ties} of {PROMPTS} answers part at a tie")  # noqa: T201
@@ -127,4 +89,4 @@ def test_greedy_answers_in_bfloat16_differ_only_where_two_logits_are_one(
 def test_the_rounding_step_is_that_of_bfloat16() -> None:
     one = torch.tensor(5.3, dtype=torch.bfloat16)
     neighbour = torch.nextafter(one, torch.tensor(0.0, dtype=torch.bfloat16))
-    assert _gap_in_steps(torch.stack([one, neighbour]).float()) == 1
+    assert bf16_step(float(one)) == float(one) - float(neighbour)

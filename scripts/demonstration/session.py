@@ -6,6 +6,7 @@ import argparse
 import os
 import platform
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,8 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the demo and return the status to leave with."""
     arguments = _parser().parse_args(words)
     reporter = TerminalReporter()
+    # An exception, so that servers are stopped on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         with tempfile.TemporaryDirectory(prefix="specdeploy-demo-") as name:
             folder = Path(name)

@@ -1,0 +1,1 @@
+"""Making and measuring the small model pair in ``examples/tiny-pair``."""

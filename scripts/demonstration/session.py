@@ -39,6 +39,7 @@ MAX_TOKENS: Final = 96
 CHOOSING_ROUNDS: Final = 2
 REPORTED_ROUNDS: Final = 9
 PROMPTS_PER_ROUND: Final = 3
+PIPED_WIDTH: Final = 100
 QUESTION: Final = "def read_lines(path):\n    "
 
 
@@ -133,7 +134,7 @@ def compare_shape(shape: Shape, pair: Pair, prompts: PromptPlan, reporter: Repor
 
 def print_report(report: ComparisonReport) -> None:
     """Print the table, and under it how it was measured."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
     table = Table(title="Classic against speculative generation, one user")
     for heading in ("arm", "tokens/s", "TTFT ms", "ITL ms", "acceptance rate", "tokens/step"):
         table.add_column(heading, justify="left" if heading == "arm" else "right")

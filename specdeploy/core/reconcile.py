@@ -69,15 +69,14 @@ def _has_empty_blocks(spec: ModelSpec) -> bool:
 
 
 def _check_embedding(spec: ModelSpec, main: list[TensorInfo]) -> None:
-    for tensor in main:
-        if tensor.is_embedding and tensor.is_floating and tensor.shape:
-            if tensor.shape[0] != spec.vocab_size:
-                raise CheckpointError(
-                    f"{tensor.name!r:.80} has {tensor.shape[0]} rows; "
-                    f"config.json says vocab_size {spec.vocab_size}",
-                    hint=_HINT,
-                )
-            return
+    tables = [t for t in main if t.is_embedding and t.is_floating and t.shape]
+    for tensor in tables[:1]:
+        if tensor.shape[0] != spec.vocab_size:
+            raise CheckpointError(
+                f"{tensor.name!r:.80} has {tensor.shape[0]} rows; "
+                f"config.json says vocab_size {spec.vocab_size}",
+                hint=_HINT,
+            )
 
 
 def _own(spec: ModelSpec, main: list[TensorInfo]) -> list[TensorInfo]:

@@ -86,3 +86,9 @@ def test_answers_that_differ_are_not_counted_as_identical() -> None:
 def test_nothing_to_summarize_is_refused() -> None:
     with pytest.raises(ValueError, match="no answers"):
         summarize_arm([])
+
+
+def test_a_comparison_without_a_round_is_refused() -> None:
+    protocol = Protocol(prompts_per_round=1, max_tokens=11, candidates=2)
+    with pytest.raises(ValueError, match="no rounds"):
+        summarize_comparison(settings("classic"), settings("speculative"), [], protocol)

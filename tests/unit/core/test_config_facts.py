@@ -102,3 +102,9 @@ def test_absurd_sizes_and_wrong_types_are_one_clear_error(
     with pytest.raises(CheckpointError) as caught:
         spec_of(tmp_path, {**LLAMA, **broken})
     assert len(str(caught.value)) < 200
+
+
+def test_rope_parameters_that_name_no_type_are_the_default(tmp_path: Path) -> None:
+    by_type = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
+    spec = published("google/gemma-3-1b-it", tmp_path, rope_parameters=by_type)
+    assert spec.rope.kind == "default"

@@ -31,6 +31,9 @@ def test_aliases_and_the_drivers_names_are_known(word: str, name: str) -> None:
 def test_facts_are_those_of_the_card() -> None:
     gpu = find_gpu("h200")
     assert (gpu.memory_mib, gpu.sm) == (143_771, 90)
+    assert gpu.rates is not None
+    assert (gpu.rates.bandwidth_gb_s, gpu.rates.half_tflops) == (4800, 989)
+    assert (gpu.rates.fp8_tflops, gpu.rates.fp4_tflops, gpu.rates.nvlink_gb_s) == (1979, 0, 900)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,7 @@ def test_facts_are_those_of_the_card() -> None:
 def test_a_card_outside_the_table_is_described(word: str, memory: int, sm: int) -> None:
     gpu = find_gpu(word)
     assert (gpu.memory_mib, gpu.sm) == (memory, sm)
+    assert gpu.rates is None
 
 
 @pytest.mark.parametrize("word", ["custom:", "custom:0:90", "custom:80GB:90", "custom:100:9", ""])

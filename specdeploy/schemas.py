@@ -11,6 +11,7 @@ from specdeploy.core.record import Record
 # name in docs/schema -> module:class
 SCHEMAS: Final[Mapping[str, str]] = {
     "config": "specdeploy.core.config:Config",
+    "acceptance": "specdeploy.core.acceptance:AcceptanceProfile",
     "tuning": "specdeploy.core.tuning:Tuning",
     "build-plan": "specdeploy.core.build:BuildPlan",
     "build-report": "specdeploy.core.artifacts:BuildReport",
@@ -28,7 +29,7 @@ SCHEMAS: Final[Mapping[str, str]] = {
     "schema-list": "specdeploy.schemas:SchemaList",
 }
 # Written by people or by other releases: what has a default may be left out.
-_READ: Final = frozenset({"config", "tuning"})
+_READ: Final = frozenset({"config", "acceptance", "tuning"})
 
 
 class SchemaList(Record):

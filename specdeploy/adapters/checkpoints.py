@@ -209,8 +209,13 @@ def _pointer_found(error: LfsPointerError, contents: CheckpointContents) -> Chec
     )
 
 
+def list_pickles(directory: Path) -> list[Path]:
+    """Return the pickled weight files, sorted; they are never opened."""
+    return sorted({path for pattern in _PICKLES for path in directory.glob(pattern)})
+
+
 def _pickle_bytes(directory: Path) -> int | None:
-    files = {path for pattern in _PICKLES for path in directory.glob(pattern)}
+    files = list_pickles(directory)
     return sum(map(_pickle_size, files)) if files else None
 
 

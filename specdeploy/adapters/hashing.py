@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, final
 
+from specdeploy.adapters.checkpoints import checked_directory, list_pickles, list_weight_files
 from specdeploy.core.build import InputFile
 from specdeploy.core.repository import FileEntry
 from specdeploy.errors import ArtifactError, CheckpointError
@@ -26,8 +27,6 @@ CHUNK_BYTES: Final = 1 << 20
 SETTLED_S: Final = 2.0
 REMEMBERED_FILES: Final = 4096
 
-INDEX: Final = "model.safetensors.index.json"
-SINGLE: Final = "model.safetensors"
 # What a converter and a tokenizer read, and nothing else: a README makes no engine stale.
 SIDE_FILES: Final = (".json", ".jinja", ".model", ".tiktoken", ".py", "merges.txt", "vocab.txt")
 
@@ -97,52 +96,14 @@ class FileHasher:
 def checkpoint_files(directory: Path) -> list[Path]:
     """Return the weights and side files of a checkpoint, sorted by name.
 
-    The index decides which shards count; without one ``model.safetensors``, else every
-    ``*.safetensors``.
-
     Raises:
         CheckpointError: the directory or a file that it must hold is missing.
     """
-    if not directory.is_dir():
-        raise CheckpointError(f"{directory} is not a directory")
-    sides = [p for p in directory.iterdir() if p.name.endswith(SIDE_FILES) and p.is_file()]
-    files = sorted({*weight_files(directory), *sides})
-    if not (directory / "config.json").is_file():
-        raise CheckpointError(f"{directory} has no config.json")
-    return files
-
-
-def weight_files(directory: Path) -> list[Path]:
-    """Return the safetensors files that hold the weights, sorted by name.
-
-    Raises:
-        CheckpointError: there are none, or one that the index names is missing.
-    """
-    index = directory / INDEX
-    if index.is_file():
-        return [_present(directory / name) for name in shard_names(index)]
-    if (directory / SINGLE).is_file():
-        return [directory / SINGLE]
-    files = sorted(directory.glob("*.safetensors"))
-    if not files:
+    weights = list_weight_files(checked_directory(directory))
+    if not weights:
         raise _no_weights(directory)
-    return files
-
-
-def shard_names(index: Path) -> list[str]:
-    """Return the file names in an index, sorted.
-
-    Raises:
-        CheckpointError: it is no index, or names a file outside its folder.
-    """
-    try:
-        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"{index} is not a safetensors index: {error}") from error
-    for name in names:
-        if not isinstance(name, str) or "/" in name or name in {"", ".", ".."}:
-            raise CheckpointError(f"{index} names {name!r}, which is no file beside it")
-    return sorted(names)
+    sides = [p for p in directory.iterdir() if p.name.endswith(SIDE_FILES) and p.is_file()]
+    return sorted({*weights, *sides})
 
 
 def files_below(directory: Path, *, without: str) -> Iterator[Path]:
@@ -157,19 +118,13 @@ def files_below(directory: Path, *, without: str) -> Iterator[Path]:
 
 
 def _no_weights(directory: Path) -> CheckpointError:
-    for pickle in sorted(directory.glob("*.bin")):
+    for pickle in list_pickles(directory):
         return CheckpointError(
             f"{directory} holds {pickle.name}, a pickle, which is never loaded",
             hint="convert it where you trust it: load the model with transformers, then "
             "model.save_pretrained(folder)",
         )
-    return CheckpointError(f"{directory} holds no *.safetensors file")
-
-
-def _present(path: Path) -> Path:
-    if not path.is_file():
-        raise CheckpointError(f"{path} is missing, though {INDEX} names it")
-    return path
+    return CheckpointError(f"{directory} holds no safetensors weights")
 
 
 def sha256_of(read: Callable[[int], bytes]) -> str:

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from specdeploy.adapters.hashing import INDEX, checkpoint_files, weight_files
+from specdeploy.adapters.checkpoints import INDEX, SINGLE, list_weight_files
+from specdeploy.adapters.hashing import checkpoint_files
 from specdeploy.errors import CheckpointError, SpecdeployError
 
 if TYPE_CHECKING:
@@ -59,12 +60,13 @@ def convert(checkpoint: Path, output: Path, *, dtype: str) -> None:
     _refuse_quantized(config, checkpoint)
     output.mkdir(parents=True, exist_ok=True)
     _write_json(output / "config.json", _declared(config, TORCH_NAMES[dtype]))
-    weights = weight_files(checkpoint)
+    weights = list_weight_files(checkpoint)
     written = {path.name: _convert_shard(path, output / path.name, dtype) for path in weights}
     for path in files:
         if path not in weights and path.name not in {"config.json", INDEX}:
             shutil.copyfile(path, output / path.name)
-    if (checkpoint / INDEX).is_file():
+    # transformers finds weights under another name through an index only.
+    if written.keys() != {SINGLE}:
         _write_json(output / INDEX, _index(written))
 
 

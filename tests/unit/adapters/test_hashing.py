@@ -156,5 +156,5 @@ def test_a_checkpoint_without_config_or_directory_is_refused(tmp_path: Path) -> 
     (source / "config.json").unlink()
     with pytest.raises(CheckpointError, match=r"no config\.json"):
         checkpoint_files(source)
-    with pytest.raises(CheckpointError, match="not a directory"):
+    with pytest.raises(CheckpointError, match="is a file; a checkpoint is a directory"):
         checkpoint_files(source / "tokenizer.json")

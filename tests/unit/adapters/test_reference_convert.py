@@ -49,6 +49,32 @@ def test_shards_are_kept_and_the_index_tells_the_new_size(tmp_path: Path) -> Non
     assert after["metadata"]["total_size"] == 2 * before["metadata"]["total_size"]
 
 
+def test_shards_without_an_index_get_the_one_that_loading_needs(tmp_path: Path) -> None:
+    source = write_checkpoint(tmp_path / "in", shards=2)
+    index = source / "model.safetensors.index.json"
+    places = json.loads(index.read_text())["weight_map"]
+    index.unlink()
+    convert(source, tmp_path / "out", dtype="fp32")
+    written = json.loads((tmp_path / "out/model.safetensors.index.json").read_text())
+    assert written["weight_map"] == dict(sorted(places.items()))
+
+
+def test_an_adapter_beside_the_weights_is_no_part_of_the_model(tmp_path: Path) -> None:
+    source = write_checkpoint(tmp_path / "in", shards=2)
+    (source / "model.safetensors.index.json").unlink()
+    save_file({"lora": torch.ones(2)}, source / "adapter_model.safetensors")
+    convert(source, tmp_path / "out", dtype="fp32")
+    assert not (tmp_path / "out/adapter_model.safetensors").exists()
+
+
+def test_a_checkpoint_that_lacks_a_shard_is_refused(tmp_path: Path) -> None:
+    source = write_checkpoint(tmp_path / "in", shards=3)
+    (source / "model.safetensors.index.json").unlink()
+    (source / "model-00002-of-00003.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="2 of 3 weight files"):
+        convert(source, tmp_path / "out", dtype="fp32")
+
+
 def test_whole_numbers_keep_their_type(checkpoint: Path, tmp_path: Path) -> None:
     tensors = {"d2t": torch.arange(4), "w": torch.ones(2)}
     save_file(tensors, checkpoint / "model.safetensors")
@@ -129,11 +155,11 @@ def test_a_pickle_is_refused_and_never_opened(checkpoint: Path, tmp_path: Path) 
         ("model.safetensors", b"", "not a whole"),
         ("config.json", b"[1]", "does not hold a JSON object"),
         ("config.json", b"{", "cannot be read"),
-        ("model.safetensors.index.json", b"{}", "is not a safetensors index"),
+        ("model.safetensors.index.json", b"{}", "has no weight_map"),
         (
             "model.safetensors.index.json",
             b'{"weight_map": {"w": "../other.safetensors"}}',
-            "no file beside it",
+            "a file outside the directory",
         ),
         ("model.safetensors.index.json", b'{"weight_map": {"w": "gone.safetensors"}}', "missing"),
     ],

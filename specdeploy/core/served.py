@@ -30,13 +30,15 @@ class ServedPair:
 
     ``draft`` is None for prompt lookup and without speculation. A draft on GPUs of its own
     (``draft_apart``) shares none with the target; otherwise it is on the target's first
-    ``draft.tp`` GPUs.
+    ``draft.tp`` GPUs. ``through_bls`` is the engine shape: a Triton model calls draft and
+    target in turn.
     """
 
     target: ServedModel
     draft: ServedModel | None = None
     method: Method = "none"
     draft_apart: bool = False
+    through_bls: bool = False
 
 
 def serve_model(

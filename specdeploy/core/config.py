@@ -44,18 +44,10 @@ LATER_METHODS: Final = (
 
 # Keys that are read and validated, and that nothing in this release acts on.
 NOT_USED_YET: Final = (
-    "target.kv_dtype",
     "target.gpus",
-    "draft.kv_dtype",
     "draft.gpus",
-    "runtime.trtllm_version",
     "runtime.container",
     "runtime.executor",
-    "hardware.count",
-    "workload",
-    "objective",
-    "price_per_gpu_hour",
-    "allow_lossy",
 )
 
 
@@ -145,10 +137,17 @@ class SloSection(Section):
 class WorkloadSection(Section):
     """What the requests look like."""
 
-    input_len: int | None = Field(default=None, ge=1, description="Prompt tokens.")
-    output_len: int | None = Field(default=None, ge=1, description="Answer tokens.")
+    input_len: Positive | list[Positive] | None = Field(
+        default=None, description="Prompt tokens; several lengths are a sample of the requests."
+    )
+    output_len: Positive | list[Positive] | None = Field(
+        default=None, description="Answer tokens; several lengths are a sample of the requests."
+    )
     concurrency: Positive | list[Positive] | None = Field(
         default=None, description="Requests in flight, one number or several to compare."
+    )
+    request_rate: float | None = Field(
+        default=None, gt=0, description="Requests per second, instead of a concurrency."
     )
     categories: CategoryMix = CategoryMix()
     slo: SloSection = SloSection()

@@ -58,17 +58,17 @@ def test_config_tells_where_each_value_came_from(
 
 
 def test_config_prints_one_json_document_that_fits_its_schema(folder: Path, run: Run) -> None:
-    write_config(folder, "target: {path: t}\ndraft: {path: d}\nobjective: cost\n")
+    write_config(folder, "target: {path: t}\ndraft: {path: d}\nruntime: {executor: mpi}\n")
     status, out, err = run("config", "--json")
     document = json.loads(out)
     Draft202012Validator(json_schema("effective-settings")).validate(document)
     assert status == 0
-    assert document["unused"] == ["objective"]
-    assert "note: not used by this release: objective" in err
+    assert document["unused"] == ["runtime.executor"]
+    assert "note: not used by this release: runtime.executor" in err
 
 
 def test_quiet_config_says_nothing_else(folder: Path, run: Run) -> None:
-    write_config(folder, "target: {path: t}\nmethod: ngram\nobjective: cost\n")
+    write_config(folder, "target: {path: t}\nmethod: ngram\nruntime: {executor: mpi}\n")
     assert run("config", "-q")[2] == ""
 
 

@@ -9,7 +9,8 @@ from specdeploy.core.build import BuildPlan, BuildStep, EnginePaths, InputFile, 
 from specdeploy.core.deployment import Deployment, ModelUse
 from specdeploy.core.repository import RepositoryPlan
 from specdeploy.runtimes.base import Capabilities, StepInputs
-from specdeploy.runtimes.reference_engine import MAX_DRAFT_LENGTH, plan_engine_repository
+from specdeploy.runtimes.reference_engine import plan_engine_repository
+from specdeploy.runtimes.reference_limits import MAX_DRAFT_LENGTH
 from specdeploy.runtimes.reference_llmapi import plan_llmapi_repository
 
 _CONVERTER: Final = "specdeploy.adapters.reference_convert"

@@ -15,9 +15,7 @@ from specdeploy.core.build import EnginePaths
 from specdeploy.core.contracts import ModelContract, TensorSpec, with_extensions
 from specdeploy.core.deployment import Deployment
 from specdeploy.core.repository import FileToCopy, FileToRender, RepositoryPlan
-
-MAX_DRAFT_LENGTH: Final = 16
-"""The most tokens a request may ask to be drafted per step."""
+from specdeploy.runtimes.reference_limits import MAX_DRAFT_LENGTH
 
 TARGET, DRAFT = "tensorrt_llm", "tensorrt_llm_draft"
 

@@ -8,6 +8,7 @@ from typing import Final
 from specdeploy.core.build import EnginePaths
 from specdeploy.core.deployment import Deployment
 from specdeploy.core.repository import FileToCopy, FileToRender, RepositoryPlan
+from specdeploy.runtimes.reference_limits import MAX_DRAFT_LENGTH
 
 MODEL: Final = "tensorrt_llm"
 
@@ -76,6 +77,7 @@ def _model_yaml(deployment: Deployment, engines: EnginePaths) -> FileToRender:
             "triton_config": {
                 "max_batch_size": 0,
                 "decoupled": True,
+                "max_draft_length": MAX_DRAFT_LENGTH,
                 "sampling_defaults": deployment.sampling.model_dump(mode="json"),
             },
         },

@@ -16,9 +16,6 @@ _DTYPES: Final[Mapping[str, Dtype]] = {
     "float16": "fp16",
 }
 
-MAX_DRAFT_LENGTH: Final = 256
-"""Longest draft that a request may ask for."""
-
 
 @dataclass(frozen=True)
 class SpeculativeConfig:
@@ -37,8 +34,8 @@ class SpeculativeConfig:
     max_matching_ngram_size: int = 2
 
     def __post_init__(self) -> None:
-        if not 0 < self.max_draft_len <= MAX_DRAFT_LENGTH:
-            raise ValueError(f"max_draft_len must be 1 to {MAX_DRAFT_LENGTH}")
+        if self.max_draft_len < 1:
+            raise ValueError("max_draft_len must be at least 1")
         if self.decoding_type == "NGram":
             if self.max_matching_ngram_size < 1:
                 raise ValueError("max_matching_ngram_size must be at least 1")

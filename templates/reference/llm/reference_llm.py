@@ -24,7 +24,7 @@ import torch
 from causal_lm import CausalModel, ModelError, load_model
 from drafters import Drafter, ModelDrafter, PromptLookupDrafter
 from generation import Generation, Step
-from llm_config import MAX_DRAFT_LENGTH, EngineConfig, read_arguments, resolve_dtype
+from llm_config import EngineConfig, read_arguments, resolve_dtype
 from llm_types import CompletionOutput, SamplingParams
 from session_pool import SessionPool
 from stopping import AnswerText, StopRules
@@ -145,8 +145,8 @@ class LLM:
         configured = speculative.max_draft_len if speculative else 0
         if wanted is None:
             return configured
-        if not 0 <= wanted <= MAX_DRAFT_LENGTH:
-            raise ValueError(f"the draft length must be 0 to {MAX_DRAFT_LENGTH}, not {wanted}")
+        if wanted < 0:
+            raise ValueError(f"the draft length must be at least 0, not {wanted}")
         if wanted and not speculative:
             raise ValueError(
                 "this server has no speculative_config, so its draft length can only be 0"

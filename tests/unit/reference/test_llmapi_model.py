@@ -71,7 +71,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     (tmp_path / "model.py").write_text((VERSION_FOLDER / "model.py").read_text())
     (tmp_path / "model.yaml").write_text(
         "model: /models/target\nmax_batch_size: 2\n"
-        "triton_config: {sampling_defaults: {temperature: 0.5, seed: 3}}\n"
+        "triton_config: {sampling_defaults: {temperature: 0.5, seed: 3}, max_draft_length: 8}\n"
     )
     spec = importlib.util.spec_from_file_location("llmapi_model", tmp_path / "model.py")
     assert spec is not None
@@ -131,6 +131,19 @@ def test_an_engine_without_a_draft_length_per_request_refuses_it_by_name(
     assert "num_draft_tokens cannot be honoured by engine_double" in str(response.error)
     assert response.error is not None
     assert response.error.code == TritonError.INVALID_ARG
+
+
+@pytest.mark.parametrize(("k", "error"), [(8, None), (9, "this server drafts at most 8")])
+def test_a_request_drafts_no_more_than_the_server_was_planned_for(
+    model: Any,  # noqa: ANN401
+    monkeypatch: pytest.MonkeyPatch,
+    k: int,
+    error: str | None,
+) -> None:
+    monkeypatch.setattr(sys.modules["engine_double"], "SUPPORTS_DRAFT_LENGTH", True, raising=False)
+    (response,) = serve(model, prompt(num_draft_tokens=[k]))
+    assert (response.error is None) == (error is None)
+    assert error is None or error in str(response.error)
 
 
 def test_an_engine_that_fails_is_answered_as_an_internal_error(model: Any) -> None:  # noqa: ANN401

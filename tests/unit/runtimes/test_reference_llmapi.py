@@ -13,6 +13,7 @@ from specdeploy.adapters.templates import StrictRenderer, template_root
 from specdeploy.adapters.triton_config import parse_model_config
 from specdeploy.core.deployment import SamplingDefaults, ServingSettings
 from specdeploy.core.repository import RepositoryPlan
+from specdeploy.runtimes.reference import ReferenceRuntime
 
 PAIR = Path("/engines")
 
@@ -71,6 +72,11 @@ def test_the_classic_model_is_the_same_without_speculation(changes: dict[str, ob
 def test_the_precision_is_spelled_as_the_engine_spells_it(precision: str, dtype: str) -> None:
     target = a_deployment().target.evolve(precision=precision)
     assert model_yaml(target=target)["dtype"] == dtype
+
+
+def test_a_request_may_ask_for_what_the_runtime_says_it_can_draft() -> None:
+    most = ReferenceRuntime().capabilities.max_draft_length
+    assert model_yaml()["triton_config"]["max_draft_length"] == most
 
 
 def test_sampling_defaults_reach_the_model() -> None:

@@ -42,6 +42,7 @@ class TritonPythonModel:
         triton = settings.pop("triton_config")
         self._engine = importlib.import_module(config["parameters"]["llm_module"]["string_value"])
         self._defaults: dict[str, Any] = triton.get("sampling_defaults", {})
+        self._max_draft_length: int | None = triton.get("max_draft_length")
         self._llm = self._engine.LLM(**settings)
         self._metrics = SpeculationMetrics(pb_utils, model=args["model_name"])
         self._active = ActiveRequests()
@@ -124,6 +125,11 @@ class TritonPythonModel:
             raise ValueError(
                 f"num_draft_tokens cannot be honoured by {self._engine.__name__}, whose draft "
                 "length is fixed when the server starts"
+            )
+        most = self._max_draft_length
+        if most is not None and request.draft_length > most:
+            raise ValueError(
+                f"num_draft_tokens is {request.draft_length}; this server drafts at most {most}"
             )
         return {"draft_length": request.draft_length}
 

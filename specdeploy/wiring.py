@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from specdeploy.events import Reporter
     from specdeploy.workflows import ports, server_ports
     from specdeploy.workflows.check import CheckTools
+    from specdeploy.workflows.serve import ServeTools
     from specdeploy.workflows.workbench import Workbench
 
 
@@ -71,8 +72,9 @@ def artifacts(workspace: Path) -> ports.Artifacts:
     """Return the reader of built artifacts; it remembers hashes in the workspace."""
     from specdeploy.adapters.artifact_files import LocalArtifacts  # noqa: PLC0415
     from specdeploy.adapters.hashing import FileHasher  # noqa: PLC0415
+    from specdeploy.adapters.workspace import HASHES  # noqa: PLC0415
 
-    return LocalArtifacts(FileHasher(workspace / "hashes.json"))
+    return LocalArtifacts(FileHasher(workspace / HASHES))
 
 
 def connect_to_server(url: str, *, timeout_s: float, model: str | None) -> Client:
@@ -87,6 +89,22 @@ def clock() -> server_ports.Clock:
     from specdeploy.adapters.clock import SystemClock  # noqa: PLC0415
 
     return SystemClock()
+
+
+def serve_tools(
+    workspace: Path, *, reporter: Reporter, stop: server_ports.StopSwitch | None = None
+) -> ServeTools:
+    """Return everything that serving in ``workspace`` works with; ``stop`` ends it."""
+    from specdeploy.workflows.serve import NeverStopped, ServeTools  # noqa: PLC0415
+
+    return ServeTools(
+        launcher=server_launcher(),
+        connect=connect_to_server,
+        records=server_records(workspace),
+        clock=clock(),
+        reporter=reporter,
+        stop=stop or NeverStopped(),
+    )
 
 
 def workbench(root: Path, *, reporter: Reporter, lock_timeout_s: float = 0.0) -> Workbench:

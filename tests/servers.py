@@ -15,20 +15,9 @@ from specdeploy.core.repository import FileEntry, ModelRepository, Shape
 from specdeploy.core.serving import LaunchSpec, ServerRecord
 from specdeploy.core.wire import ENTRY_MODELS
 from specdeploy.events import Reporter
-from specdeploy.workflows.serve import ServeTools, finish, start
+from specdeploy.workflows.serve import finish, start
 
 ECHO = Path(__file__).parent / "data/repositories/echo"
-
-
-class NeverStopped:
-    """A switch that nobody presses."""
-
-    pressed = False
-    pressed_again = False
-
-    @contextlib.contextmanager
-    def breaking(self) -> Iterator[None]:
-        yield
 
 
 @contextlib.contextmanager
@@ -51,7 +40,7 @@ def running_server(
     """
     with contextlib.ExitStack() as stack:
         root = workspace or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        tools = serve_tools(root)
+        tools = wiring.serve_tools(root, reporter=Reporter())
         spec = LaunchSpec(
             repository=str(repository.resolve()),
             description=describe_repository(repository),
@@ -68,18 +57,6 @@ def running_server(
             if stop_at_once:
                 server.stop(hurry=lambda: True)
             finish(server, tools)
-
-
-def serve_tools(workspace: Path, reporter: Reporter | None = None) -> ServeTools:
-    """Return the real tools for a workspace."""
-    return ServeTools(
-        launcher=wiring.server_launcher(),
-        connect=wiring.connect_to_server,
-        records=wiring.server_records(workspace),
-        clock=wiring.clock(),
-        stop=NeverStopped(),
-        reporter=reporter or Reporter(),
-    )
 
 
 def echo_repository(destination: Path, *, behaviour: str = "echo") -> Path:

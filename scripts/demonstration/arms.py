@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from specdeploy.events import Reporter
 from specdeploy.runtimes import RUNTIMES
 from specdeploy.workflows.build import BuildRequest, build
 from specdeploy.workflows.deployment import ConfigRequest, load_config, resolve_deployment
-from specdeploy.workflows.serve import ServeTools, start
+from specdeploy.workflows.serve import start
 from specdeploy.workflows.server_ports import RunningServer
 
 PRECISIONS: Final = ("bf16", "fp32")
@@ -67,18 +66,6 @@ def candidates(shape: Shape) -> tuple[list[Settings], list[Settings]]:
 def draft_lengths(best: Settings) -> list[Settings]:
     """Return the same server at every draft length; a request says which it wants."""
     return [best.evolve(draft_length=length) for length in DRAFT_LENGTHS]
-
-
-class NeverStopped:
-    """A switch that nobody presses; Ctrl-C arrives as KeyboardInterrupt."""
-
-    pressed = False
-    pressed_again = False
-
-    @contextlib.contextmanager
-    def breaking(self) -> Iterator[None]:
-        """Do nothing special."""
-        yield
 
 
 class Fleet:
@@ -143,22 +130,11 @@ class Fleet:
             state_directory=str(home),
         )
         (home / "run").mkdir(parents=True, exist_ok=True)
-        server = start(spec, _tools(home, self._reporter))
+        server = start(spec, wiring.serve_tools(home, reporter=self._reporter))
         self._servers[_key(settings)] = server
         self._clients[_key(settings)] = Client(
             server.record.endpoints.grpc, timeout_s=REQUEST_TIMEOUT_S
         )
-
-
-def _tools(home: Path, reporter: Reporter) -> ServeTools:
-    return ServeTools(
-        launcher=wiring.server_launcher(),
-        connect=wiring.connect_to_server,
-        records=wiring.server_records(home),
-        clock=wiring.clock(),
-        stop=NeverStopped(),
-        reporter=reporter,
-    )
 
 
 def _key(settings: Settings) -> str:

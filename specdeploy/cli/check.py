@@ -18,7 +18,7 @@ from specdeploy.cli.options import (
 )
 from specdeploy.core.compat import CHECKED_METHODS, HEAD_METHODS, CompatReport, MemberFacts
 from specdeploy.core.findings import Finding
-from specdeploy.workflows.check import CheckRequest, CheckTools, check
+from specdeploy.workflows.check import CheckRequest, check
 
 SEVERITIES: Final = ("error", "warning", "info")
 TOKENS: Final = {
@@ -84,21 +84,12 @@ def command(
         context.meta.setdefault(FLAGS_KEY, []).append(("--method", "method", written))
     loaded = settings.load(config, present.TerminalReporter(verbose=verbose, quiet=quiet))
     request = CheckRequest(loaded, head_method=head, use_draft_logits=use_draft_logits)
-    report = check(request, tools=_tools())
+    report = check(request, tools=wiring.check_tools())
     if as_json:
         present.print_json(report)
     elif not quiet:
         _print_report(report, strict=strict)
     report.raise_if_blocking(strict=strict)
-
-
-def _tools() -> CheckTools:
-    return CheckTools(
-        checkpoints=wiring.checkpoint_reader(),
-        tokenizers=wiring.tokenizer_reader(),
-        weights=wiring.weights_identifier(),
-        hub=wiring.hub_resolver(),
-    )
 
 
 def _print_report(report: CompatReport, *, strict: bool) -> None:

@@ -13,8 +13,7 @@ from specdeploy.cli.options import Command, json_option, verbosity_options
 from specdeploy.cli.places import ServedPlace, find_served
 from specdeploy.cli.signals import SignalSwitch
 from specdeploy.core.serving import LaunchSpec, Ports, ServerRecord
-from specdeploy.events import Reporter
-from specdeploy.workflows.serve import ServeTools, check_repository, require_current, serve
+from specdeploy.workflows.serve import check_repository, require_current, serve
 
 
 def _port_option(name: str, what: str) -> Callable[[Command], Command]:
@@ -83,8 +82,9 @@ def command(
         if not detach:
             reporter.note("press Ctrl-C to stop it")
 
+    tools = wiring.serve_tools(place.workspace, reporter=reporter, stop=switch)
     with switch.listening():
-        serve(spec, _tools(place.workspace, switch, reporter), on_ready=on_ready)
+        serve(spec, tools, on_ready=on_ready)
 
 
 def _spec(
@@ -115,17 +115,6 @@ def _spec(
 
 def _given(flag: int | None, setting: int) -> int:
     return setting if flag is None else flag
-
-
-def _tools(workspace: Path, switch: SignalSwitch, reporter: Reporter) -> ServeTools:
-    return ServeTools(
-        launcher=wiring.server_launcher(),
-        connect=wiring.connect_to_server,
-        records=wiring.server_records(workspace),
-        clock=wiring.clock(),
-        stop=switch,
-        reporter=reporter,
-    )
 
 
 def _print_ready(record: ServerRecord, *, as_json: bool) -> None:

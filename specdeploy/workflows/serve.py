@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, final
 
 from specdeploy.core.artifacts import REPOSITORY_RECORD, compare_files
 from specdeploy.core.generation import GenerationOptions
@@ -45,6 +46,19 @@ class PortTakenError(ServerError):
     """Somebody bound a port between our choosing it and the server's binding it."""
 
 
+@final
+class NeverStopped:
+    """A switch that nobody presses; Ctrl-C arrives as KeyboardInterrupt."""
+
+    pressed = False
+    pressed_again = False
+
+    @contextlib.contextmanager
+    def breaking(self) -> Iterator[None]:
+        """Let nothing end what runs inside."""
+        yield
+
+
 @dataclass(frozen=True, slots=True)
 class ServeTools:
     """What serving needs from the outside world."""
@@ -53,8 +67,8 @@ class ServeTools:
     connect: ConnectToServer
     records: ServerRecords
     clock: Clock
-    stop: StopSwitch
     reporter: Reporter
+    stop: StopSwitch
 
 
 def check_repository(directory: Path, artifacts: Artifacts) -> ModelRepository:

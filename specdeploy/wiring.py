@@ -9,11 +9,12 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from specdeploy.client import Client
     from specdeploy.events import Reporter
-    from specdeploy.workflows import ports, server_ports
+    from specdeploy.workflows import device_ports, ports, server_ports
     from specdeploy.workflows.check import CheckTools
     from specdeploy.workflows.serve import ServeTools
     from specdeploy.workflows.workbench import Workbench
@@ -82,6 +83,23 @@ def connect_to_server(url: str, *, timeout_s: float, model: str | None) -> Clien
     from specdeploy.client import Client  # noqa: PLC0415
 
     return Client(url, timeout_s=timeout_s, model=model)
+
+
+def device_probe() -> device_ports.DeviceProbe:
+    """Return the reader of this machine's GPUs."""
+    from specdeploy.adapters.device_probe import NvmlProbe  # noqa: PLC0415
+
+    return NvmlProbe(os.environ)
+
+
+def memory_watch(
+    *, interval_s: float = 0.1, pids: Collection[int] | None = None
+) -> device_ports.MemoryWatch:
+    """Return a watch of the visible GPUs' memory, all of it or that of ``pids``."""
+    from specdeploy.adapters.device_probe import NvmlProbe  # noqa: PLC0415
+    from specdeploy.adapters.memory_watch import NvmlMemoryWatch  # noqa: PLC0415
+
+    return NvmlMemoryWatch(NvmlProbe(os.environ), interval_s=interval_s, pids=pids)
 
 
 def clock() -> server_ports.Clock:

@@ -31,7 +31,10 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True)
 class InstalledGpu:
-    """One GPU of the machine; the place in a sequence of them is its index in PCI order."""
+    """One GPU of the machine; the place in a sequence of them is its index in PCI order.
+
+    One that is there and cannot be asked has an empty name and UUID.
+    """
 
     uuid: str
     name: str
@@ -185,7 +188,7 @@ def _as_cuda_enumerates(
 
 
 def _order(installed: Sequence[InstalledGpu], environment: Mapping[str, str]) -> Iterator[Finding]:
-    alike = len({gpu.name for gpu in installed}) <= 1
+    alike = len({gpu.name for gpu in installed if gpu.name}) <= 1
     if alike or environment.get(ORDER) == PCI_ORDER:
         return
     yield Finding(

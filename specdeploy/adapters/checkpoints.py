@@ -18,6 +18,7 @@ from specdeploy.adapters.json_files import (
     file_size,
     pointer_size,
     read_json_object,
+    read_optional_json,
     read_small_file,
     unreadable,
 )
@@ -64,8 +65,8 @@ class CheckpointFiles:
         contents = CheckpointContents(
             name=checkpoint_name(directory),
             config=read_json_object(directory / CONFIG),
-            generation=_optional_json(directory / "generation_config.json"),
-            quantization=_optional_json(directory / "hf_quant_config.json"),
+            generation=read_optional_json(directory / "generation_config.json"),
+            quantization=read_optional_json(directory / "hf_quant_config.json"),
             tokenizer=read_tokenizer_sizes(directory),
         )
         try:
@@ -225,10 +226,6 @@ def _pickle_size(path: Path) -> int:
     if size <= LARGEST_POINTER_BYTES:
         read_small_file(path, largest=LARGEST_POINTER_BYTES)
     return size
-
-
-def _optional_json(path: Path) -> dict[str, object] | None:
-    return read_json_object(path) if os.path.lexists(path) else None
 
 
 def _without_config(names: set[str]) -> str:

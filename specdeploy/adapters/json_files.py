@@ -36,6 +36,19 @@ def read_json_object(
     return parse_json_object(data, source=path.name, unique_keys=unique_keys)
 
 
+def read_optional_json(
+    path: Path, *, largest: int = LARGEST_CONFIG_BYTES, unique_keys: bool = True
+) -> dict[str, object] | None:
+    """Return the JSON object in a file, or None when there is no file.
+
+    Raises:
+        CheckpointError: as `read_json_object`; a broken link is an error, not an absent file.
+    """
+    if not os.path.lexists(path):
+        return None
+    return read_json_object(path, largest=largest, unique_keys=unique_keys)
+
+
 def parse_json_object(data: bytes, *, source: str, unique_keys: bool = True) -> dict[str, object]:
     """Return the JSON object that ``data`` holds; ``source`` names it in errors.
 
@@ -88,6 +101,15 @@ def read_small_file(path: Path, *, largest: int) -> bytes:
             hint="run `git lfs pull` in the checkpoint, or download it with `hf download`",
         )
     return data
+
+
+def read_optional_file(path: Path, *, largest: int) -> bytes | None:
+    """Return the content of a regular file, or None when there is none.
+
+    Raises:
+        CheckpointError: as `read_small_file`; a broken link is an error, not an absent file.
+    """
+    return read_small_file(path, largest=largest) if os.path.lexists(path) else None
 
 
 def file_size(path: Path) -> int:

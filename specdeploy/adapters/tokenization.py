@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, final
@@ -13,8 +12,8 @@ from tokenizers import Tokenizer
 
 from specdeploy.adapters.json_files import (
     LARGEST_TOKENIZER_BYTES,
-    parse_json_object,
-    read_small_file,
+    read_optional_file,
+    read_optional_json,
 )
 from specdeploy.core.tokenizers import (
     PROBES,
@@ -55,7 +54,7 @@ class LocalTokenizers:
         Raises:
             CheckpointError: a file is broken, or the tokenizer is in another format.
         """
-        content = _read(path / "tokenizer.json")
+        content = read_optional_file(path / "tokenizer.json", largest=LARGEST_TOKENIZER_BYTES)
         if content is None:
             _refuse_other_formats(path)
             return None
@@ -63,13 +62,6 @@ class LocalTokenizers:
         if digest not in self._parsed:
             self._parsed[digest] = _parse(content, path / "tokenizer.json")
         return _with_settings(self._parsed[digest], path)
-
-
-def _read(path: Path) -> bytes | None:
-    """Return the file's content; None when there is none (a broken link is an error)."""
-    if not os.path.lexists(path):
-        return None
-    return read_small_file(path, largest=LARGEST_TOKENIZER_BYTES)
 
 
 def _refuse_other_formats(path: Path) -> None:
@@ -188,7 +180,7 @@ def _added(path: Path, text: str | None, token_id: Any, *, special: bool) -> Add
 
 def _chat_template(settings: dict[str, Any], path: Path) -> str | None:
     """Return the template: the file of its own wins, as in transformers."""
-    text = _read(path / "chat_template.jinja")
+    text = read_optional_file(path / "chat_template.jinja", largest=LARGEST_TOKENIZER_BYTES)
     if text is not None:
         return text.decode("utf-8", errors="replace")
     stated = settings.get("chat_template")
@@ -210,8 +202,7 @@ def _content(token: object) -> str | None:
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    content = _read(path)
-    return {} if content is None else parse_json_object(content, source=path.name)
+    return read_optional_json(path, largest=LARGEST_TOKENIZER_BYTES) or {}
 
 
 def _object(value: object, path: Path) -> dict[str, Any]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from specdeploy.adapters.json_files import LARGEST_TOKENIZER_BYTES, read_json_object
+from specdeploy.adapters.json_files import LARGEST_TOKENIZER_BYTES, read_optional_json
 from specdeploy.core.checkpoint import TokenizerSizes
 from specdeploy.core.vocabulary import sizes_from_tokenizer, sizes_from_vocab
 
@@ -16,17 +15,14 @@ def read_tokenizer_sizes(directory: Path) -> TokenizerSizes | None:
     Raises:
         CheckpointError: a tokenizer file is broken.
     """
-    whole, vocab = directory / "tokenizer.json", directory / "vocab.json"
-    # lexists: a broken link is an error, not an absent file.
-    if os.path.lexists(whole):
-        return sizes_from_tokenizer(_read(whole))
-    if os.path.lexists(vocab):
-        added = directory / "added_tokens.json"
-        extra = _read(added).values() if os.path.lexists(added) else ()
-        return sizes_from_vocab(_read(vocab), extra)
+    if (whole := _read(directory / "tokenizer.json")) is not None:
+        return sizes_from_tokenizer(whole)
+    if (vocab := _read(directory / "vocab.json")) is not None:
+        added = _read(directory / "added_tokens.json") or {}
+        return sizes_from_vocab(vocab, added.values())
     return None
 
 
-def _read(path: Path) -> dict[str, object]:
+def _read(path: Path) -> dict[str, object] | None:
     # A vocabulary has a hundred thousand keys: not worth the look for duplicates.
-    return read_json_object(path, largest=LARGEST_TOKENIZER_BYTES, unique_keys=False)
+    return read_optional_json(path, largest=LARGEST_TOKENIZER_BYTES, unique_keys=False)

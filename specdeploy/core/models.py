@@ -37,6 +37,11 @@ class SpecialIds(Record):
     pad: int | None = Field(default=None, description="None when absent, null or negative.")
     generation_eos: list[int] = Field(default=[], description="generation_config.json.")
 
+    @property
+    def ending(self) -> list[int]:
+        """The ids that end an answer; generation_config.json wins."""
+        return self.generation_eos or self.eos
+
 
 class KvWidth(Record):
     """What one layer keeps per token: ``kv_heads`` times ``values_per_head`` numbers.

@@ -44,6 +44,7 @@ _SOURCES: Final[dict[str, tuple[str, ...]]] = {
         "reference/tensorrt_llm/1/streaming.py",
         "reference/lib/causal_lm.py",
         "reference/lib/lean_llama.py",
+        "reference/lib/row_attention.py",
         "reference/lib/sampling.py",
         "reference/lib/session_pool.py",
         "reference/lib/transformers_lm.py",
@@ -248,8 +249,7 @@ def _tokenizer_file(engines: EnginePaths) -> str:
 
 
 def _end_ids(deployment: Deployment) -> str:
-    special = deployment.target.spec.special_ids
-    return json.dumps(special.generation_eos or special.eos)
+    return json.dumps(deployment.target.spec.special_ids.ending)
 
 
 def _environment(deployment: Deployment) -> dict[str, str]:

@@ -18,7 +18,7 @@ from specdeploy.core.compat.question import (
     RuntimeFacts,
     Side,
 )
-from specdeploy.core.compat.special_ids import EndTokens, check_special_ids, choose_end_tokens
+from specdeploy.core.compat.special_ids import check_special_ids
 from specdeploy.core.compat.tokens import check_tokens, compare_tokenizers
 from specdeploy.core.compat.vocabulary import check_vocabulary
 
@@ -28,14 +28,12 @@ __all__ = [
     "DRAFTLESS_METHODS",
     "HEAD_METHODS",
     "CompatReport",
-    "EndTokens",
     "Member",
     "MemberFacts",
     "PairQuestion",
     "RuntimeFacts",
     "Side",
     "check_pair",
-    "choose_end_tokens",
     "compare_tokenizers",
     "findings_table",
     "usable_length",

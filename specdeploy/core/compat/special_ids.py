@@ -8,31 +8,6 @@ from specdeploy.core.compat.codes import finding
 from specdeploy.core.compat.question import Member, PairQuestion
 from specdeploy.core.compat.vocabulary import special_ids
 from specdeploy.core.findings import Finding
-from specdeploy.core.record import Record
-
-
-class EndTokens(Record):
-    """How a server ends and pads: one end id, the other end ids as stop ids, a pad id."""
-
-    end_id: int | None
-    stop_ids: list[int]
-    pad_id: int | None
-
-
-def choose_end_tokens(member: Member) -> EndTokens:
-    """Return the ids to serve ``member`` with.
-
-    The end id is the one that ends a chat turn; a missing pad id is replaced by it, so that
-    no file ever holds None or -1 in its place.
-    """
-    eos = _eos(member)
-    if not eos:
-        return EndTokens(end_id=None, stop_ids=[], pad_id=_pad(member))
-    end = _turn_end(member, eos)
-    pad = _pad(member)
-    return EndTokens(
-        end_id=end, stop_ids=[i for i in eos if i != end], pad_id=end if pad is None else pad
-    )
 
 
 def check_special_ids(question: PairQuestion) -> Iterator[Finding]:
@@ -48,10 +23,9 @@ def check_special_ids(question: PairQuestion) -> Iterator[Finding]:
 
 def _eos(member: Member) -> list[int]:
     """Every end id, in the order that generation uses; generation_config.json wins."""
-    ids = member.model.special_ids
     named = _token_id(member, "eos_token")
     fallback = [] if named is None else [named]
-    return list(dict.fromkeys(ids.generation_eos or ids.eos or fallback))
+    return list(dict.fromkeys(member.model.special_ids.ending or fallback))
 
 
 def _pad(member: Member) -> int | None:
@@ -100,23 +74,34 @@ def _in_range(side: str, member: Member) -> Iterator[Finding]:
 
 
 def _ending(target: Member) -> Iterator[Finding]:
-    chosen = choose_end_tokens(target)
-    if chosen.end_id is None:
-        yield finding("eos-missing", "neither the configuration nor the tokenizer names an end id")
+    """Tell who ends an answer; servers read the configuration alone, not the tokenizer."""
+    eos = list(dict.fromkeys(target.model.special_ids.ending))
+    if not eos:
+        yield _no_end(target)
         return
-    if chosen.stop_ids:
+    end = _turn_end(target, eos)
+    stop_ids = [i for i in eos if i != end]
+    if stop_ids:
         yield finding(
             "eos-list",
-            f"end_id is {chosen.end_id}, the id that ends a turn; {chosen.stop_ids} stop too",
-            end_id=chosen.end_id,
-            stop_ids=chosen.stop_ids,
+            f"end_id is {end}, the id that ends a turn; {stop_ids} stop too",
+            end_id=end,
+            stop_ids=stop_ids,
         )
     if _pad(target) is None:
         yield finding(
-            "pad-missing",
-            f"the target has no pad id; {chosen.pad_id}, the end id, is used",
-            pad_id=chosen.pad_id,
+            "pad-missing", f"the target has no pad id; {end}, the end id, is used", pad_id=end
         )
+
+
+def _no_end(target: Member) -> Finding:
+    named = _token_id(target, "eos_token")
+    known = "" if named is None else f"; its tokenizer ends with {named}"
+    return finding(
+        "eos-missing",
+        f"neither config.json nor generation_config.json names the target's end id{known}",
+        tokenizer_eos=named,
+    )
 
 
 def _compare_ids(target: Member, draft: Member) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ import pytest
 from pairs import a_member, a_model, ask, codes, found, read
 from tokenizer_files import a_bpe
 
-from specdeploy.core.compat import Member, choose_end_tokens
+from specdeploy.core.compat import Member
 from specdeploy.core.models import SpecialIds
 from specdeploy.core.tokenizers import TokenizerSpec
 
@@ -39,43 +39,43 @@ def test_the_turn_end_becomes_end_id_and_the_others_stop_ids(tokenizer: Tokenize
 
 def test_a_template_that_says_eos_token_means_the_tokenizers_own(tokenizer: TokenizerSpec) -> None:
     chat = tokenizer.evolve(chat_template="{{ message + eos_token }}", eos_token="<|eom_id|>")
-    assert choose_end_tokens(member("target", chat, eos=[321, 322, 323])).end_id == 322
+    report = ask(target=member("target", chat, eos=[321, 322, 323]))
+    assert found(report, "eos-list").facts["end_id"] == 322
 
 
 def test_without_a_template_the_tokenizers_end_token_is_taken(tokenizer: TokenizerSpec) -> None:
     named = tokenizer.evolve(eos_token="<|eot_id|>")
-    assert choose_end_tokens(member("target", named, eos=[321, 323])).end_id == 323
+    report = ask(target=member("target", named, eos=[321, 323]))
+    assert found(report, "eos-list").facts["end_id"] == 323
 
 
 def test_without_a_tokenizer_the_first_end_id_is_taken() -> None:
-    chosen = choose_end_tokens(member("target", eos=[7, 8]))
-    assert (chosen.end_id, chosen.stop_ids) == (7, [8])
+    report = ask(target=member("target", eos=[7, 8]))
+    assert found(report, "eos-list").facts == {"end_id": 7, "stop_ids": [8]}
 
 
-def test_a_tokenizer_alone_can_name_the_end(tokenizer: TokenizerSpec) -> None:
+def test_an_end_that_only_the_tokenizer_names_is_a_warning(tokenizer: TokenizerSpec) -> None:
     named = tokenizer.evolve(eos_token="<|eot_id|>")
-    assert choose_end_tokens(member("target", named)).end_id == 323
+    finding = found(ask(target=member("target", named)), "eos-missing")
+    assert finding.severity == "warning"
+    assert finding.facts == {"tokenizer_eos": 323}
 
 
 def test_a_missing_pad_id_becomes_the_end_id_with_a_note() -> None:
-    target = member("target", eos=[2, 3])
-    assert choose_end_tokens(target).pad_id == 2
-    finding = found(ask(target=target), "pad-missing")
+    finding = found(ask(target=member("target", eos=[2, 3])), "pad-missing")
     assert finding.severity == "info"
     assert finding.facts["pad_id"] == 2
 
 
 def test_pad_id_0_is_an_id() -> None:
-    target = member("target", eos=[2], pad=0)
-    assert choose_end_tokens(target).pad_id == 0
-    assert "pad-missing" not in codes(ask(target=target))
+    assert "pad-missing" not in codes(ask(target=member("target", eos=[2], pad=0)))
 
 
 def test_the_tokenizers_pad_token_is_taken_when_the_config_has_none(
     tokenizer: TokenizerSpec,
 ) -> None:
     padded = tokenizer.evolve(pad_token="<|begin_of_text|>")
-    assert choose_end_tokens(member("target", padded, eos=[321])).pad_id == 320
+    assert "pad-missing" not in codes(ask(target=member("target", padded, eos=[321])))
 
 
 def test_no_end_id_at_all_is_a_warning() -> None:

@@ -13,6 +13,7 @@ LoadOrder = Literal["draft_first", "target_first"]
 Binding = Literal["none", "batch", "request", "buffers", "weights"]
 BINDINGS: Final[tuple[Binding, ...]] = get_args(Binding)
 Change = Literal[
+    "fractions",
     "context",
     "memory_limit",
     "kv_dtype",

@@ -48,14 +48,19 @@ class GpuMemory:
     def usable_bytes(self) -> int:
         """What our processes may take."""
         if self.free_bytes is not None:
-            return max(0, self.free_bytes)
+            return min(max(0, self.free_bytes), self.total_bytes)
         reserve = DRIVER_RESERVE_BYTES + self.total_bytes // DRIVER_RESERVE_PARTS
         return max(0, self.total_bytes - reserve - self.other_bytes)
 
     @property
+    def held_bytes(self) -> int:
+        """What other processes hold."""
+        return min(self.other_bytes, self.total_bytes - self.usable_bytes)
+
+    @property
     def reserve_bytes(self) -> int:
         """What the driver and the system keep."""
-        return self.total_bytes - self.usable_bytes - self.other_bytes
+        return self.total_bytes - self.usable_bytes - self.held_bytes
 
     @classmethod
     def of(cls, gpu: GpuSpec) -> GpuMemory:
@@ -98,7 +103,7 @@ class KvFractions:
     """Triton's ``kv_cache_free_gpu_mem_fraction`` of both models, as someone has set them."""
 
     target: float
-    draft: float
+    draft: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class LocalRunner:
         """Run ``argv``; write its output to ``log`` as it comes.
 
         Raises:
-            MissingToolError: the program is not there.
+            MissingToolError: the program is not there, or is none that this system runs.
             CommandFailedError: it ended with a non-zero status; carries its last lines.
             ConfigError: the log cannot be written.
         """
@@ -70,24 +70,35 @@ class LocalRunner:
     def _follow(
         self, argv: Sequence[str], log: IO[bytes], environment: Mapping[str, str] | None
     ) -> tuple[int, str]:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**self._environment, **(environment or {})},
-            # `python -m` looks for modules in the current folder first: it must be one where
-            # nobody puts any, not a downloaded checkpoint in which the user happens to be.
-            cwd=Path(log.name).parent,
-            start_new_session=True,
-            preexec_fn=_die_with_parent(),  # noqa: PLW1509 - one system call, already loaded
-        )
+        process = self._start(argv, log, environment)
         try:
             tail = self._copy_output(process, log)
-            return process.wait(), "\n".join(tail)
+            status = process.wait()
         except BaseException:
             _end_group(process)
             raise
+        # What the command left in the background could still write.
+        _signal_group(process, signal.SIGKILL)
+        return status, "\n".join(tail)
+
+    def _start(
+        self, argv: Sequence[str], log: IO[bytes], environment: Mapping[str, str] | None
+    ) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={**self._environment, **(environment or {})},
+                # `python -m` looks for modules in the current folder first: it must be one where
+                # nobody puts any, not a downloaded checkpoint in which the user happens to be.
+                cwd=Path(log.name).parent,
+                start_new_session=True,
+                preexec_fn=_die_with_parent(),  # noqa: PLW1509 - one system call, already loaded
+            )
+        except OSError as error:
+            raise MissingToolError(f"{argv[0]} cannot be run: {error.strerror}") from error
 
     def _copy_output(self, process: subprocess.Popen[bytes], log: IO[bytes]) -> deque[str]:
         tail: deque[str] = deque(maxlen=TAIL_LINES)

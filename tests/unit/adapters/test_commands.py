@@ -99,6 +99,24 @@ def test_a_missing_program_is_named(tmp_path: Path, program: str) -> None:
     assert not (tmp_path / "log").exists()
 
 
+def test_a_file_that_is_no_program_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tool").write_text("neither a binary nor a script")
+    (tmp_path / "tool").chmod(0o755)
+    with pytest.raises(MissingToolError, match=r"tool cannot be run: Exec format error"):
+        a_runner().run([str(tmp_path / "tool")], log=tmp_path / "log")
+
+
+def test_what_a_command_leaves_in_the_background_is_ended_with_it(tmp_path: Path) -> None:
+    reporter = Recording()
+    script = (
+        "import subprocess, sys\n"
+        "sleep = [sys.executable, '-c', 'import time; time.sleep(600)']\n"
+        "print(subprocess.Popen(sleep, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid)"
+    )
+    run(script, tmp_path / "log", reporter=reporter)
+    assert eventually(lambda: not is_running(int(reporter.lines[0])))
+
+
 def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="file/log"):

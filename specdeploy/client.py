@@ -115,8 +115,8 @@ class Client:
         Raises:
             ConfigError: ``url`` is not ``host:port``, or ``timeout_s`` is not a positive number.
         """
-        self._connection = TritonConnection(url)
         self._timeout_s = _checked_timeout(timeout_s)
+        self._connection = TritonConnection(url)
         self._model = model
         self._clock = clock
         self._interface: ModelInterface | None = None
@@ -224,8 +224,8 @@ class AsyncClient:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare to talk to ``url``; the arguments are those of `Client`."""
-        self._connection = AsyncTritonConnection(url)
         self._timeout_s = _checked_timeout(timeout_s)
+        self._connection = AsyncTritonConnection(url)
         self._model = model
         self._clock = clock
         self._interface: ModelInterface | None = None

@@ -224,7 +224,9 @@ def build_request(
 
 def _checked(url: str) -> str:
     host, colon, port = url.rpartition(":")
-    if "://" in url or not (host and colon and port.isdigit() and 0 < int(port) <= 65535):  # noqa: PLR2004 - the last TCP port
+    # isdigit alone knows digits that int does not.
+    number = int(port) if port.isascii() and port.isdigit() else 0
+    if "://" in url or not (host and colon and 0 < number <= 65535):  # noqa: PLR2004 - the last TCP port
         raise ConfigError(f"{url} is not HOST:PORT", hint="for example 127.0.0.1:8001")
     return url
 

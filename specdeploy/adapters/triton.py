@@ -60,16 +60,23 @@ class TritonServer:
 
     def log_lines(self) -> list[str]:
         """Return every line of the log so far."""
-        return Path(self.record.log).read_text(encoding="utf-8", errors="replace").splitlines()
+        return self._read_log(0).decode("utf-8", errors="replace").splitlines()
 
     def new_log_lines(self) -> list[str]:
         """Return the complete lines that were written since the last call."""
-        with Path(self.record.log).open("rb") as log:
-            log.seek(self._log_read)
-            fresh = log.read()
+        fresh = self._read_log(self._log_read)
         whole = fresh[: fresh.rfind(b"\n") + 1]
         self._log_read += len(whole)
         return whole.decode("utf-8", errors="replace").splitlines()
+
+    def _read_log(self, start: int) -> bytes:
+        """Return the log from a byte on; nothing once somebody has cleared the logs away."""
+        try:
+            with Path(self.record.log).open("rb") as log:
+                log.seek(start)
+                return log.read()
+        except OSError:
+            return b""
 
     def lost_models(self) -> list[str]:
         """Return the models whose process has ended since the first call.

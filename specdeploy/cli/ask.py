@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from specdeploy import wiring
 from specdeploy.cli import present
-from specdeploy.cli.options import json_option, verbosity_options
+from specdeploy.cli.options import json_option, seconds_option, verbosity_options
 from specdeploy.cli.places import find_workspace
 from specdeploy.client import Client
 from specdeploy.core.generation import Answer, GenerationOptions, GenerationResult
@@ -46,12 +46,10 @@ from specdeploy.workflows.ask import find_server
 @click.option("--seed", type=click.IntRange(min=0), help="Makes a sampled answer repeatable.")
 @click.option("--stop", "stop_words", multiple=True, metavar="WORD", help="End before WORD.")
 @click.option("--stream/--no-stream", default=True, help="Show text as it comes, or at the end.")
-@click.option(
+@seconds_option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
     default=120.0,
     show_default=True,
-    metavar="SECONDS",
     help="The longest to wait for the whole answer.",
 )
 @json_option

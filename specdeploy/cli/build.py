@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import click
 
@@ -14,6 +15,7 @@ from specdeploy.cli.options import (
     config_argument,
     json_option,
     override_options,
+    seconds_option,
     verbosity_options,
 )
 from specdeploy.core.artifacts import BuildReport, Reason, RepositoryReport, StepReport
@@ -27,15 +29,14 @@ from specdeploy.workflows.check import CheckRequest, check
 
 @click.command("build")
 @config_argument
-@click.option("--only", type=click.Choice(["engines", "repository"]), help="Make one part only.")
+@click.option("--only", type=click.Choice(get_args(Part)), help="Make one part only.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; write nothing.")
 @click.option("--explain", is_flag=True, help="Say what is stale and why; write nothing.")
-@click.option(
+@seconds_option(
     "--lock-timeout",
-    type=click.FloatRange(min=0),
+    zero=True,
     default=3600.0,
     show_default=True,
-    metavar="SECONDS",
     help="How long to wait for another build of the same workspace.",
 )
 @override_options()

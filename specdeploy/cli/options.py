@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,25 @@ def verbosity_options(command: Command) -> Command:
         command
     )
     return click.option("-q", "--quiet", is_flag=True, help="Show errors only.")(command)
+
+
+def seconds_option(
+    flag: str,
+    *,
+    zero: bool = False,
+    **settings: Any,  # noqa: ANN401 - click's own
+) -> Callable[[Command], Command]:
+    """Add an option that takes a finite number of seconds; 0 only with ``zero``."""
+
+    def finite(
+        context: click.Context, parameter: click.Parameter, value: float | None
+    ) -> float | None:
+        if value is not None and not math.isfinite(value):
+            raise click.BadParameter(f"{value} is not a number of seconds.", context, parameter)
+        return value
+
+    kind = click.FloatRange(min=0, min_open=not zero)
+    return click.option(flag, type=kind, metavar="SECONDS", callback=finite, **settings)
 
 
 def override_options(*flags: str) -> Callable[[Command], Command]:

@@ -9,7 +9,7 @@ import click
 
 from specdeploy import wiring
 from specdeploy.cli import present
-from specdeploy.cli.options import Command, json_option, verbosity_options
+from specdeploy.cli.options import Command, json_option, seconds_option, verbosity_options
 from specdeploy.cli.places import ServedPlace, find_served
 from specdeploy.cli.signals import SignalSwitch
 from specdeploy.core.serving import LaunchSpec, Ports, ServerRecord
@@ -38,10 +38,8 @@ def _port_option(name: str, what: str) -> Callable[[Command], Command]:
 @_port_option("grpc", "gRPC")
 @_port_option("http", "HTTP")
 @_port_option("metrics", "metrics")
-@click.option(
+@seconds_option(
     "--startup-timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
     help="Give up when it is not ready by then. [default: serving.startup_timeout_s, else 180]",
 )
 @click.option("--detach", is_flag=True, help="Return once it is ready and leave it running.")

@@ -207,7 +207,9 @@ def test_a_server_without_a_model_that_takes_text_is_refused(ask: Generate) -> N
         ask(Script(model="resnet"))
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:8001", "127.0.0.1", "host:", ":1", "h:70000"])
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:8001", "127.0.0.1", "host:", ":1", "h:70000", "h:²"]
+)
 def test_an_address_that_is_not_host_and_port_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="is not HOST:PORT"):
         Client(url)

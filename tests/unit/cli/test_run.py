@@ -37,6 +37,22 @@ def test_a_folder_that_was_removed_is_one_clear_error(
     assert capsys.readouterr().err.startswith("error: the current folder cannot be used: ")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["serve", "--startup-timeout"],
+        ["build", "--lock-timeout"],
+        ["ask", "hello", "--url", "127.0.0.1:1", "--timeout"],
+    ],
+)
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-1"])
+def test_a_time_limit_that_is_none_is_a_usage_error(
+    words: list[str], seconds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([*words, seconds]) == 2
+    assert f"Invalid value for '{words[-1]}'" in capsys.readouterr().err
+
+
 def test_a_name_that_is_no_text_is_an_escape_of_the_json_document(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"caf\xe9")
     folder.mkdir()

@@ -1,20 +1,19 @@
 """Draft length by batch size, in the words of a TensorRT-LLM release.
 
-TensorRT-LLM's ``draft_len_schedule`` changed its meaning without changing its form: up to
-1.3.0rc2 a key is the smallest batch of its tier, from 1.3.0rc8 on the largest. A schedule with
-key 1 is valid in both and means two things.
+``draft_len_schedule`` changed its meaning without changing its form: the release profile says
+whether a key is the smallest or the largest batch of its tier. A schedule with key 1 is valid in
+both and means two things.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from pydantic import Field
 
 from specdeploy.core.record import Record
-from specdeploy.errors import ConfigError
+from specdeploy.core.release_profile import DraftLenSchedule
 
 Meaning = Literal["absent", "lower", "unknown", "upper"]
 
@@ -24,16 +23,6 @@ MARGIN: Final = 0.03
 NEAR: Final = 0.25
 # The drafter runs inside the target's engine and keeps state that only drafting refreshes.
 _ONE_ENGINE: Final = frozenset({"dflash", "eagle", "eagle3", "mtp", "pard"})
-_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:\.?rc(\d+))?(?:[.+-].*)?")
-_FINAL: Final = 10**6
-# First version -> what the key means from there on; an rc that nobody looked into is unknown.
-_MEANINGS: Final[tuple[tuple[tuple[int, int, int, int], Meaning], ...]] = (
-    ((0, 0, 0, 0), "absent"),
-    ((1, 1, 0, _FINAL + 1), "unknown"),
-    ((1, 2, 0, _FINAL), "lower"),
-    ((1, 3, 0, 3), "unknown"),
-    ((1, 3, 0, 8), "upper"),
-)
 
 
 class ScheduleTier(Record):
@@ -49,7 +38,9 @@ class DraftLengthSchedule(Record):
 
     tiers: list[ScheduleTier] = Field(min_length=1)
     floor: int = Field(description="Smallest draft length; 1 where the drafter would lose state.")
-    meaning: Meaning = Field(description="What a key bounds in the named TensorRT-LLM release.")
+    meaning: Meaning = Field(
+        description="What a key bounds in the chosen TensorRT-LLM release; unknown: none is chosen."
+    )
     draft_len_schedule: dict[int, int] | None = Field(
         description="As TensorRT-LLM reads it; null when that release or method has none."
     )
@@ -63,25 +54,6 @@ class DraftLengthSchedule(Record):
     def length_at(self, batch: int) -> int:
         """Return the draft length with ``batch`` requests in flight."""
         return [tier for tier in self.tiers if tier.from_batch <= batch][-1].draft_length
-
-
-def schedule_meaning(version: str | None) -> Meaning:
-    """Return what a key of ``draft_len_schedule`` bounds in a release; unknown without one.
-
-    Raises:
-        ConfigError: not a version.
-    """
-    if version is None:
-        return "unknown"
-    match = _VERSION.fullmatch(version.strip().lower())
-    if match is None:
-        raise ConfigError(
-            f"runtime.trtllm_version {version!r} is no version",
-            hint="write it as 1.2.0 or 1.3.0rc20",
-        )
-    major, minor, patch, candidate = match.groups()
-    asked = (int(major), int(minor), int(patch or 0), int(candidate or _FINAL))
-    return [meaning for first, meaning in _MEANINGS if first <= asked][-1]
 
 
 def schedule_floor(method: str, meaning: Meaning) -> int:
@@ -99,7 +71,7 @@ def plan_schedule(
     gains: Mapping[int, Sequence[float]],
     *,
     method: str,
-    meaning: Meaning,
+    reading: DraftLenSchedule | None,
     max_batch_size: int,
     load: Sequence[int] = (),
 ) -> DraftLengthSchedule:
@@ -110,35 +82,39 @@ def plan_schedule(
     Args:
         gains: Batch size -> speed of draft lengths 0, 1, ...; only ratios count.
         method: How tokens are drafted.
-        meaning: What keys bound in the chosen release.
+        reading: How the chosen release reads a schedule; None: no release is chosen.
         max_batch_size: The largest batch there is; the last tier ends there.
         load: The batch sizes that are expected, for the check of thresholds.
     """
+    meaning: Meaning = "unknown" if reading is None else reading.keys
+    obeyed = reading is None or not reading.methods or method in reading.methods
     floor = schedule_floor(method, meaning)
     tiers = _tiers(dict(_lengths(gains, floor)), max_batch_size)
-    keys = _keys(tiers, meaning) if method != "ngram" else None
-    notes = [*_notes(tiers, floor=floor, meaning=meaning, method=method), *_near(tiers, load)]
+    keys = _keys(tiers, meaning) if obeyed else None
+    notes = [*_notes(tiers, floor=floor, meaning=meaning), *_near(tiers, load)]
+    if not obeyed:
+        notes.append(f"method {method} takes no draft_len_schedule in this release")
     return DraftLengthSchedule(
         tiers=tiers, floor=floor, meaning=meaning, draft_len_schedule=keys, notes=notes
     )
 
 
 def check_schedule(
-    schedule: Mapping[int, int], *, meaning: Meaning, max_draft_len: int
+    schedule: Mapping[int, int], *, reading: DraftLenSchedule, max_draft_len: int
 ) -> Iterator[str]:
-    """Yield what a release of that meaning refuses in a written schedule, and its traps."""
-    if meaning in {"absent", "unknown"}:
-        yield f"draft_len_schedule is {meaning} in this release"
+    """Yield what a release refuses in a written schedule, and the trap of key 1."""
+    if reading.keys == "absent":
+        yield "this release has no draft_len_schedule"
         return
     first = min(schedule, default=0)
-    if meaning == "lower" and first != 1:
-        yield "keys are lower bounds in this release, and key 1 is missing"
+    if reading.must_contain_one and first != 1:
+        yield f"keys are {reading.keys} bounds in this release, and key 1 is missing"
     elif schedule.get(first) != max_draft_len:
         yield f"the smallest key must map to max_draft_len {max_draft_len}"
     if any(length > max_draft_len for length in schedule.values()):
         yield f"a length is above max_draft_len {max_draft_len}"
     if first == 1:
-        other = "upper" if meaning == "lower" else "lower"
+        other = "upper" if reading.keys == "lower" else "lower"
         yield f"a schedule with key 1 is also valid, and differs, where keys are {other} bounds"
 
 
@@ -178,15 +154,11 @@ def _keys(tiers: Sequence[ScheduleTier], meaning: Meaning) -> dict[int, int] | N
     return {tier.to_batch: tier.draft_length for tier in tiers if tier.draft_length}
 
 
-def _notes(
-    tiers: Sequence[ScheduleTier], *, floor: int, meaning: Meaning, method: str
-) -> Iterator[str]:
+def _notes(tiers: Sequence[ScheduleTier], *, floor: int, meaning: Meaning) -> Iterator[str]:
     if meaning == "unknown":
-        yield "name runtime.trtllm_version to have draft_len_schedule in the words of that release"
+        yield "set runtime.trtllm_version to have draft_len_schedule in the words of that release"
     elif meaning == "absent":
         yield "this TensorRT-LLM release has no draft_len_schedule: the tiers are for you alone"
-    if method == "ngram":
-        yield "prompt lookup takes no draft_len_schedule"
     if floor and tiers[-1].draft_length == floor:
         yield f"never below {floor}: the drafter's state goes stale while nothing is drafted"
     if tiers[0].draft_length and not tiers[-1].draft_length:

@@ -26,7 +26,7 @@ from specdeploy.adapters.safetensors_headers import LfsPointerError, read_header
 from specdeploy.adapters.tokenizer_files import read_tokenizer_sizes
 from specdeploy.core.checkpoint import CheckpointContents
 from specdeploy.core.describe import describe_checkpoint
-from specdeploy.core.models import ModelSpec
+from specdeploy.core.models import PRECISION_OF_DTYPE, ModelSpec
 from specdeploy.core.tensors import TensorInfo
 from specdeploy.errors import CheckpointError
 
@@ -48,7 +48,6 @@ _SHARD: Final = re.compile(r"-\d+-of-(\d{1,6})\.safetensors$")
 _NOT_WEIGHTS: Final = ("adapter_", "consolidated")
 _PICKLES: Final = ("pytorch_model*.bin", "medusa_lm_head.pt", "consolidated*.pth")
 _BYTES_PER_GB: Final = 10**9
-_SHORT: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 @final
@@ -197,7 +196,7 @@ def _pointer_found(error: LfsPointerError, contents: CheckpointContents) -> Chec
     with contextlib.suppress(CheckpointError):
         spec = describe_checkpoint(contents)
         if spec.weight_bytes is not None:
-            kind = spec.quantization.method if spec.quantization else _SHORT[spec.dtype]
+            kind = spec.quantization.method if spec.quantization else PRECISION_OF_DTYPE[spec.dtype]
             expected = (
                 f"; expected about {spec.weight_bytes / _BYTES_PER_GB:.2f} GB in total for "
                 f"{spec.parameters:,} {kind} parameters"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from specdeploy.adapters.checkpoints import INDEX, SINGLE, list_weight_files
 from specdeploy.adapters.hashing import checkpoint_files
+from specdeploy.core.models import PRECISION_OF_DTYPE
 from specdeploy.errors import CheckpointError, SpecdeployError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ FORMAT: Final = "1"
 """Changes when the same input would be converted to something else."""
 
 DTYPE_KEYS: Final = {"dtype", "torch_dtype"}
-TORCH_NAMES: Final = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+TORCH_NAMES: Final = {precision: dtype for dtype, precision in PRECISION_OF_DTYPE.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

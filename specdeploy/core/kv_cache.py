@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from specdeploy.core.models import KvLayers, ModelSpec
+from specdeploy.core.models import PRECISION_OF_DTYPE, KvLayers, ModelSpec
 from specdeploy.errors import CheckpointError, ConfigError
 
 AUTO: Final = "auto"
@@ -21,9 +21,7 @@ KV_BITS: Final = {
     "nvfp4": 4,
 }
 _SPELLINGS: Final = {
-    "float32": "fp32",
-    "bfloat16": "bf16",
-    "float16": "fp16",
+    **PRECISION_OF_DTYPE,
     "half": "fp16",
     "fp8_e4m3": "fp8",
     "float8_e4m3fn": "fp8",

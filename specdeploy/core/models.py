@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -27,6 +28,14 @@ class RopeSpec(Record):
     kind: str = Field(default="default", description="default, linear, yarn, llama3, ...")
     factor: float | None = None
     original_context_length: int | None = None
+
+
+PRECISION_OF_DTYPE: Final[Mapping[str, str]] = {
+    "float32": "fp32",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+}
+"""Dtype of stored weights to the precision that serves them as they are."""
 
 
 class SpecialIds(Record):

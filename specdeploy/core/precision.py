@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal
 
-from specdeploy.core.models import ModelSpec, ParameterBreakdown, QuantizationSpec
+from specdeploy.core.models import (
+    PRECISION_OF_DTYPE,
+    ModelSpec,
+    ParameterBreakdown,
+    QuantizationSpec,
+)
 from specdeploy.errors import ConfigError
 
 AUTO: Final = "auto"
@@ -57,9 +62,7 @@ _SPELLINGS: Final = {
     "w4a16": "int4_wo",
     "w4a8_awq": "w4a8",
     "fp4": "nvfp4",
-    "float32": "fp32",
-    "bfloat16": "bf16",
-    "float16": "fp16",
+    **PRECISION_OF_DTYPE,
 }
 # How a checkpoint names what it holds -> the unit that multiplies it.
 _STORED_UNITS: Final[dict[str, MatmulUnit]] = {

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from specdeploy.core.config import AUTO, NOT_USED_YET, Config, ModelSection
 from specdeploy.core.deployment import Deployment, ModelUse, ResolvedLimits
-from specdeploy.core.models import ModelSpec
+from specdeploy.core.models import PRECISION_OF_DTYPE, ModelSpec
 from specdeploy.core.record import Record
 from specdeploy.core.repository import Method, Shape
 from specdeploy.core.settings import DEFAULT, Source
@@ -24,11 +23,6 @@ DEFAULT_SHAPE: Final[Shape] = "engine"
 # owner/name on the Hugging Face Hub; a folder of that name beside the file wins.
 HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _DRAFTING: Final[frozenset[Method]] = frozenset({"draft_target"})
-_PRECISION_OF_DTYPE: Final[Mapping[str, str]] = {
-    "float32": "fp32",
-    "bfloat16": "bf16",
-    "float16": "fp16",
-}
 
 
 class LoadedConfig(Record):
@@ -166,12 +160,12 @@ def precision_of(section: ModelSection, spec: ModelSpec, *, role: str) -> str:
     """
     if section.precision != AUTO:
         return section.precision
-    if spec.dtype not in _PRECISION_OF_DTYPE:
+    if spec.dtype not in PRECISION_OF_DTYPE:
         raise ConfigError(
             f"{role}.precision is auto, and the weights are stored as {spec.dtype}",
-            hint=f"set {role}.precision to one of {', '.join(_PRECISION_OF_DTYPE.values())}",
+            hint=f"set {role}.precision to one of {', '.join(PRECISION_OF_DTYPE.values())}",
         )
-    return _PRECISION_OF_DTYPE[spec.dtype]
+    return PRECISION_OF_DTYPE[spec.dtype]
 
 
 def _use(section: ModelSection, role: str, model: Located) -> ModelUse:

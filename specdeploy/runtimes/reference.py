@@ -7,6 +7,7 @@ from typing import Final, final
 
 from specdeploy.core.build import BuildPlan, BuildStep, EnginePaths, InputFile, Role
 from specdeploy.core.deployment import Deployment, ModelUse
+from specdeploy.core.models import PRECISION_OF_DTYPE
 from specdeploy.core.repository import RepositoryPlan
 from specdeploy.runtimes.base import Capabilities, StepInputs
 from specdeploy.runtimes.reference_engine import plan_engine_repository
@@ -31,7 +32,7 @@ class ReferenceRuntime:
         return Capabilities(
             methods=["none", "draft_target", "ngram"],
             shapes=["engine", "llmapi"],
-            precisions=["fp32", "bf16", "fp16"],
+            precisions=list(PRECISION_OF_DTYPE.values()),
             max_draft_length=MAX_DRAFT_LENGTH,
             needs_gpu=False,
         )

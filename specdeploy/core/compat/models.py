@@ -9,6 +9,7 @@ from typing import Final
 from specdeploy.core.compat.codes import finding
 from specdeploy.core.compat.question import Member, PairQuestion, Side
 from specdeploy.core.findings import Finding
+from specdeploy.core.models import PRECISION_OF_DTYPE
 
 # Lowest compute capability (x 10) that computes in the precision.
 LOWEST_SM: Final = {"nvfp4": 100, "fp8": 89, "bf16": 80}
@@ -89,8 +90,7 @@ def _precision(member: Member) -> str:
         return member.precision
     if member.model.quantization is not None:
         return member.model.quantization.method
-    stored = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-    return stored.get(member.model.dtype, member.model.dtype)
+    return PRECISION_OF_DTYPE.get(member.model.dtype, member.model.dtype)
 
 
 def _gpu(side: Side, member: Member, question: PairQuestion) -> Iterator[Finding]:

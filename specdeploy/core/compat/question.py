@@ -6,10 +6,12 @@ from typing import Final, Literal
 
 from pydantic import Field
 
+from specdeploy.core.config import METHODS
 from specdeploy.core.findings import Finding
 from specdeploy.core.hardware import GpuSpec
 from specdeploy.core.models import ModelSpec
 from specdeploy.core.record import Document, Record
+from specdeploy.core.resolution import uses_draft
 from specdeploy.core.tokenizers import TokenizerFacts, TokenizerSpec
 from specdeploy.errors import IncompatiblePairError
 
@@ -18,8 +20,8 @@ TokenComparison = Literal["equal", "differ", "not-compared", "not-needed"]
 Side = Literal["target", "draft"]
 
 HEAD_METHODS: Final = ("eagle", "eagle3", "medusa", "mtp")
-CHECKED_METHODS: Final = ("none", "draft_target", "ngram", *HEAD_METHODS)
-DRAFTLESS_METHODS: Final = ("none", "ngram")
+CHECKED_METHODS: Final = (*METHODS, *HEAD_METHODS)
+DRAFTLESS_METHODS: Final = tuple(method for method in METHODS if not uses_draft(method))
 
 
 class Member(Record):

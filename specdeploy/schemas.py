@@ -24,6 +24,7 @@ SCHEMAS: Final[Mapping[str, str]] = {
     "answer": "specdeploy.core.generation:Answer",
     "comparison": "specdeploy.core.comparison:ComparisonReport",
     "check-report": "specdeploy.core.compat:CompatReport",
+    "doctor-report": "specdeploy.core.doctor:DoctorReport",
     "inspection": "specdeploy.core.inspection:Inspection",
     "effective-settings": "specdeploy.core.effective:EffectiveSettings",
     "started-file": "specdeploy.core.starter:StartedFile",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from specdeploy.events import Reporter
     from specdeploy.workflows import device_ports, ports, server_ports
     from specdeploy.workflows.check import CheckTools
+    from specdeploy.workflows.doctor import DoctorTools
     from specdeploy.workflows.serve import ServeTools
     from specdeploy.workflows.workbench import Workbench
 
@@ -90,6 +91,17 @@ def device_probe() -> device_ports.DeviceProbe:
     from specdeploy.adapters.device_probe import NvmlProbe  # noqa: PLC0415
 
     return NvmlProbe(os.environ)
+
+
+def doctor_tools() -> DoctorTools:
+    """Return what looks at this machine."""
+    from specdeploy.adapters.host_facts import LocalHost  # noqa: PLC0415
+    from specdeploy.adapters.tools import InstalledTools  # noqa: PLC0415
+    from specdeploy.workflows.doctor import DoctorTools  # noqa: PLC0415
+
+    return DoctorTools(
+        devices=device_probe(), host=LocalHost(os.environ), versions=InstalledTools()
+    )
 
 
 def memory_watch(

@@ -83,7 +83,22 @@ def prepare_backends(install: TritonInstall, cache: Path) -> Path | None:
         MissingToolError: the wheel has no stub for this Python, or its stub cannot work here.
         ConfigError: ``cache`` cannot be written.
     """
-    if install.backends is None or install.stubs is None:
+    stub = require_stub(install)
+    if install.backends is None or stub is None:
+        return None
+    prepared = cache / f"backends-{_fingerprint(install.backends, stub)}"
+    if not prepared.is_dir():
+        _copy_whole(install.backends, stub, prepared)
+    return prepared
+
+
+def require_stub(install: TritonInstall) -> Path | None:
+    """Return the wheel's Python stub for the running Python; None when Triton is not the wheel's.
+
+    Raises:
+        MissingToolError: the wheel has no stub for this Python, or its stub cannot work here.
+    """
+    if install.stubs is None:
         return None
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     stub = install.stubs / version / STUB
@@ -94,10 +109,7 @@ def prepare_backends(install: TritonInstall, cache: Path) -> Path | None:
             hint="use one of these Python versions",
         )
     _require_old_numpy()
-    prepared = cache / f"backends-{_fingerprint(install.backends, stub)}"
-    if not prepared.is_dir():
-        _copy_whole(install.backends, stub, prepared)
-    return prepared
+    return stub
 
 
 def _require_old_numpy() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
 from typing_extensions import Self
 
 from specdeploy.core.devices import Machine, MemoryUse
+from specdeploy.core.host import HostFacts
 
 
 class DeviceProbe(Protocol):
@@ -15,6 +17,13 @@ class DeviceProbe(Protocol):
 
     def probe(self) -> Machine:
         """Return the GPUs that a process started here would see; says why there are none."""
+
+
+class HostReader(Protocol):
+    """Reads the machine apart from its GPUs."""
+
+    def facts(self, workspace: Path) -> HostFacts:
+        """Return what is here, with the disk that a workspace lies on or would lie on."""
 
 
 class MemoryWatch(Protocol):

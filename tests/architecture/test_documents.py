@@ -27,6 +27,7 @@ OUTPUTS = [
     (["config"], "effective-settings"),
     (["schema", "--list"], "schema-list"),
     (["inspect", "t"], "inspection"),
+    (["doctor"], "doctor-report"),
     (["check"], "check-report"),
     (["check", "--target", "t", "--draft", "other"], "check-report"),
     (["build", "--dry-run"], "build-report"),

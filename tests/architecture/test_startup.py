@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tiny_checkpoints import write_checkpoint
 
-HEAVY = {"torch", "transformers", "tritonclient", "grpc", "plotly"}
+HEAVY = {"torch", "transformers", "tritonclient", "grpc", "plotly", "pynvml"}
 PROTOBUF = "tritonclient.grpc.model_config_pb2"
 
 PROBE = """
@@ -59,6 +59,7 @@ def heavy_modules(folder: Path, *words: str) -> set[str]:
         ["build", "--help"],
         ["serve", "--help"],
         ["ask", "--help"],
+        ["doctor", "--help"],
         ["config"],
         ["schema"],
         ["inspect", "t"],

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
+from checkpoint_files import FACTS, config_of
+
 from specdeploy.core.checkpoint import CheckpointContents
 from specdeploy.core.describe import describe_checkpoint
 from specdeploy.core.models import ModelSpec
-from tests.checkpoint_files import FACTS, config_of
 
 
 @cache

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from planning_models import model_named, stored_in
 
 from specdeploy.core.models import ModelSpec, ParameterBreakdown, QuantizationSpec
 from specdeploy.core.precision import PRECISIONS, find_precision, stored_precision
 from specdeploy.core.served import serve_model
 from specdeploy.errors import ConfigError
-from tests.planning_models import model_named, stored_in
 
 GIB = 1024**3
 

@@ -6,7 +6,7 @@ equations are in docs/speed.md.
 
 from specdeploy.core.speed.calibration import Calibration
 from specdeploy.core.speed.constants import DEFAULT, TABLE, Constant, Constants
-from specdeploy.core.speed.drafting import draft_seconds
+from specdeploy.core.speed.drafting import draft_seconds, mtp_head
 from specdeploy.core.speed.estimate import (
     Interval,
     Speed,
@@ -31,6 +31,7 @@ __all__ = [
     "Terms",
     "draft_seconds",
     "estimate_speed",
+    "mtp_head",
     "prefill_seconds",
     "speed_grid",
     "step_seconds",

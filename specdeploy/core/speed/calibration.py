@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import Field
 
 from specdeploy.core.record import Document
@@ -21,6 +23,5 @@ class Calibration(Document):
 
     def apply(self, constants: Constants = DEFAULT) -> Constants:
         """Return ``constants`` with the calibrated values in place."""
-        return Constants.from_values(
-            {**constants.values(), **self.values}, calibrated=frozenset(self.values)
-        )
+        named = constants.calibrated | frozenset(self.values)
+        return replace(constants.moved(self.values), calibrated=named)

@@ -14,7 +14,8 @@ from specdeploy.core.speed.fitted import LEVEL, SPREAD
 from specdeploy.core.speed.grid import serve_both_ways
 from specdeploy.core.speed.load import Load, Terms, as_array
 from specdeploy.core.speed.rates import rates_of
-from specdeploy.core.speed.steady import Serving, Steady
+from specdeploy.core.speed.serving import Serving
+from specdeploy.core.speed.steady import Steady
 
 
 class Interval(Record):
@@ -71,7 +72,7 @@ def estimate_speed(
         tokens_per_step: Tokens emitted per request and target pass, the target's own included.
         constants: ``Calibration.apply()`` gives those of the user's own machine.
     """
-    serving = Serving(pair, gpu, constants)
+    serving = Serving.of(pair, gpu, constants)
     ways = serve_both_ways(
         serving, load, draft_length=draft_length, tokens_per_step=tokens_per_step
     )

@@ -11,7 +11,8 @@ from specdeploy.core.hardware import GpuSpec
 from specdeploy.core.served import ServedPair
 from specdeploy.core.speed.constants import DEFAULT, Constants
 from specdeploy.core.speed.load import Array, Load, as_array
-from specdeploy.core.speed.steady import Serving, Steady, serve_steadily
+from specdeploy.core.speed.serving import Serving
+from specdeploy.core.speed.steady import Steady, serve_steadily
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def speed_grid(
     the less a value varies along an axis, the less is computed.
     """
     ways = serve_both_ways(
-        Serving(pair, gpu, constants),
+        Serving.of(pair, gpu, constants),
         load,
         draft_length=draft_length,
         tokens_per_step=tokens_per_step,

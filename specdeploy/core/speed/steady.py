@@ -6,26 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from specdeploy.core.hardware import GpuSpec
-from specdeploy.core.served import ServedPair
-from specdeploy.core.speed.constants import Constants
-from specdeploy.core.speed.drafting import draft_seconds, verified_positions
+from specdeploy.core.speed.drafting import drafting, verified_positions
 from specdeploy.core.speed.load import Array, Load, Terms, as_array
-from specdeploy.core.speed.steps import Machine, decode_terms, machine_of, prefill_terms
-
-
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """A pair on its GPUs."""
-
-    pair: ServedPair
-    gpu: GpuSpec
-    constants: Constants
-
-    @property
-    def target(self) -> Machine:
-        """The target on its GPUs."""
-        return machine_of(self.pair.target, self.gpu, self.constants)
+from specdeploy.core.speed.serving import Serving
+from specdeploy.core.speed.steps import decode_terms, prefill_terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +26,15 @@ def serve_steadily(
 ) -> Steady:
     """Return TTFT and TPOT of ``load``.
 
-    ``R = min(batch, resident)`` requests are in the engine. In one round it reads ``R`` prompts
-    and makes ``S = (output - 1) / tokens_per_step`` steps: ``E = S step(R) + R P`` with ``P`` the
-    time for which one prompt holds up the others. A first token takes its own prefill and a wait
-    of ``(queue_base + queue_slope (R - 1)) P``; what is left of the round are the later tokens.
-    The host, one process, needs ``H = batch (prompt_s + S request_s)`` a round; where that is
-    more than ``E``, a share ``backlog`` of the difference shows in the first token and the rest
-    in the others. Requests beyond ``R`` wait for ``(batch - R) / R`` rounds.
+    ``R = min(batch, resident)`` requests are in the engine. In one round it makes ``S =
+    (output - 1) / tokens_per_step`` steps and reads ``R`` prompts, of which one takes ``A`` alone
+    and holds up the others for ``P``: ``E = S step(R) + A + (R - 1) P``. A prompt waits for
+    ``w = (R - 1) (queue_base / R + queue_slope)`` others: its first token takes ``A + w P`` of the
+    round, and the path through client and server. The later tokens take the rest.
+
+    The host, one process, needs ``H = R (prompt_s + S request_s)`` a round. Where that is more
+    than ``E``, a share ``backlog`` of the difference shows in the first token, the rest in the
+    others. Requests beyond ``R`` wait for ``(batch - R) / R`` rounds.
     """
     constants = serving.constants
     batch, output = as_array(load.batch), as_array(load.output_len)
@@ -56,14 +42,15 @@ def serve_steadily(
     step = step_terms(serving, load, inside=inside, draft_length=draft_length)
     steps = (output - 1.0) / tokens_per_step
     alone, held_up = _prefill(serving, load, inside=inside, speculating=as_array(draft_length > 0))
-    engine = steps * step.total + inside * held_up
-    wait = held_up * (constants.queue_base + constants.queue_slope * (inside - 1.0))
-    first = np.minimum(constants.first_token_s + alone + wait, engine)
+    others = inside - 1.0
+    waited = others * held_up * (constants.queue_base / inside + constants.queue_slope)
+    decoding = steps * step.total + np.maximum(others * held_up - waited, 0.0)
+    engine = decoding + alone + waited
     late = np.maximum(inside * (constants.prompt_s + steps * constants.request_s) - engine, 0.0)
-    round_s = engine + late
-    queue = (batch - inside) / inside * round_s
-    ttft = first + constants.backlog * late
-    return Steady(ttft=ttft + queue, tpot=(round_s - ttft) / (output - 1.0), step=step)
+    decoding = decoding + (1.0 - constants.backlog) * late
+    first = constants.first_token_s + alone + waited + constants.backlog * late
+    queue = (batch - inside) / inside * (engine + late)
+    return Steady(ttft=first + queue, tpot=decoding / (output - 1.0), step=step)
 
 
 def step_terms(serving: Serving, load: Load, *, inside: Array, draft_length: Array) -> Terms:
@@ -72,15 +59,8 @@ def step_terms(serving: Serving, load: Load, *, inside: Array, draft_length: Arr
     pair, constants = serving.pair, serving.constants
     positions = verified_positions(pair, draft_length, constants)
     terms = decode_terms(serving.target, inside, positions, context)
-    draft = draft_seconds(
-        pair,
-        serving.gpu,
-        requests=inside,
-        draft_length=draft_length,
-        context=context,
-        constants=constants,
-    )
     trips = (draft_length > 0) * (constants.round_trip_s if pair.through_bls else 0.0)
+    draft = drafting(serving, inside, draft_length, context)
     return replace(terms, draft=draft, round_trip=as_array(trips))
 
 
@@ -89,16 +69,16 @@ def _prefill(
 ) -> tuple[Array, Array]:
     """Return seconds of one prompt alone, and those for which it holds up the others.
 
-    Prompts share a pass up to ``max_num_tokens``, and with it the reading of the weights.
+    Prompts share a pass up to ``max_num_tokens``, and with it the reading of the weights. A
+    draft on the same GPUs reads the prompt too; one on GPUs of its own does so meanwhile.
     """
     constants, prompt = serving.constants, as_array(load.input_len)
     together = np.maximum(np.minimum(inside, constants.max_num_tokens // prompt), 1.0)
-    alone = prefill_terms(serving.target, as_array(1.0), prompt).total
+    one = as_array(1.0)
+    alone = prefill_terms(serving.target, one, prompt).total
     shared = prefill_terms(serving.target, together, prompt).total / together
-    draft = serving.pair.draft
-    if draft is not None:
-        machine = machine_of(draft, serving.gpu, constants)
-        alone = alone + speculating * prefill_terms(machine, as_array(1.0), prompt).total
-        more = prefill_terms(machine, together, prompt).total / together
+    if serving.draft is not None and not serving.pair.draft_apart:
+        alone = alone + speculating * prefill_terms(serving.draft, one, prompt).total
+        more = prefill_terms(serving.draft, together, prompt).total / together
         shared = shared + speculating * more
     return alone, constants.interference * shared

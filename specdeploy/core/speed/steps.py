@@ -16,6 +16,7 @@ from specdeploy.core.speed.work import Work, work_of
 
 ALL_REDUCES_PER_LAYER = 2
 _HALF_BYTES = 2
+BLACKWELL = 100
 _ZERO = as_array(0.0)
 
 
@@ -26,12 +27,26 @@ class Machine:
     model: ServedModel
     work: Work
     rates: GpuRates
+    sm: int
     constants: Constants
 
     @property
     def bytes_per_s(self) -> float:
         """Peak bandwidth of memory."""
         return self.rates.bandwidth_gb_s * 1e9
+
+    @property
+    def read_bytes_per_s(self) -> float:
+        """What reading weights reaches."""
+        constants = self.constants
+        share = (
+            constants.read_efficiency
+            if self.sm < BLACKWELL
+            else constants.blackwell_read_efficiency
+        )
+        if self.model.precision.unit == "fp4":
+            share = share * constants.fp4_read_efficiency
+        return self.bytes_per_s * share
 
     @property
     def products_per_s(self) -> float:
@@ -46,7 +61,7 @@ class Machine:
 
 def machine_of(model: ServedModel, gpu: GpuSpec, constants: Constants) -> Machine:
     """Return the model on ``gpu``."""
-    return Machine(model, work_of(model), rates_of(gpu).rates, constants)
+    return Machine(model, work_of(model), rates_of(gpu).rates, gpu.sm, constants)
 
 
 def step_seconds(
@@ -89,9 +104,6 @@ def decode_terms(machine: Machine, requests: Array, per_request: Array, context:
     )
     layers, reduce = layer_floor(machine), all_reduce(machine, tokens)
     sampling = constants.sampling_s * tokens
-    busy = np.maximum(reading, multiplying) + head + attention + layers + reduce + sampling
-    # The next step is prepared while the GPU works on this one.
-    waiting = np.maximum(constants.request_s * requests - busy, 0.0)
     return Terms(
         weights=np.where(reading >= multiplying, reading, 0.0),
         compute=np.where(reading >= multiplying, 0.0, multiplying),
@@ -100,7 +112,7 @@ def decode_terms(machine: Machine, requests: Array, per_request: Array, context:
         all_reduce=reduce,
         lm_head=head,
         sampling=sampling,
-        scheduler=constants.step_s + waiting,
+        scheduler=as_array(constants.step_s),
         draft=_ZERO,
         round_trip=_ZERO,
     )
@@ -150,12 +162,15 @@ def products(machine: Machine, tokens: Array) -> tuple[Array, Array]:
     Of the routed experts ``1 - (1 - f)^n`` are touched by ``n`` tokens that use a share ``f``.
     """
     work, constants = machine.work, machine.constants
-    reading = as_array(work.dense_bytes / (machine.bytes_per_s * constants.read_efficiency))
+    reading = as_array(work.dense_bytes / machine.read_bytes_per_s)
     if work.expert_bytes:
         touched = 1.0 - (1.0 - work.expert_share) ** tokens
         rate = machine.bytes_per_s * constants.expert_efficiency
         reading = reading + touched * (work.expert_bytes / rate)
-    return reading, tokens * (work.flops_per_token / machine.products_per_s)
+    moved = machine.model.spec.layers * machine.model.spec.hidden_size * _HALF_BYTES
+    elementwise = constants.activation_passes * moved / machine.bytes_per_s
+    flops = work.dense_flops + work.expert_flops / constants.expert_products
+    return reading, tokens * (flops / machine.products_per_s + elementwise)
 
 
 def lm_head(machine: Machine, rows: Array) -> Array:
@@ -173,9 +188,10 @@ def layer_floor(machine: Machine) -> Array:
 
 
 def all_reduce(machine: Machine, tokens: Array) -> Array:
-    """Return seconds of two all-reduces per layer.
+    """Return seconds of two all-reduces per layer of the 16-bit activations.
 
-    A latency, and ``2 (tp - 1) / tp`` times the 16-bit activations over the link's one-way rate.
+    In one shot every GPU reads all others', ``tp - 1`` times the activations; in two it moves
+    ``2 (tp - 1) / tp`` times and pays ``second_shot_s`` once more. The faster one is used.
     """
     constants, spec, tp = machine.constants, machine.model.spec, machine.model.tp
     if tp == 1:
@@ -183,8 +199,9 @@ def all_reduce(machine: Machine, tokens: Array) -> Array:
     nvlink = machine.rates.nvlink_gb_s
     one_way = (nvlink or constants.pcie_gb_s) * 1e9 / 2 * constants.link_efficiency
     latency = constants.all_reduce_s if nvlink else constants.pcie_s
-    size = _HALF_BYTES * spec.hidden_size * 2.0 * (tp - 1) / tp
-    return ALL_REDUCES_PER_LAYER * spec.layers * (latency + tokens * (size / one_way))
+    shot = tokens * (_HALF_BYTES * spec.hidden_size * (tp - 1) / one_way)
+    moving = np.minimum(shot, constants.second_shot_s + shot * (2.0 / tp))
+    return ALL_REDUCES_PER_LAYER * spec.layers * (latency + moving)
 
 
 def cache_bytes(machine: Machine, context: Array) -> Array:

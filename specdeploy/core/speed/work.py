@@ -27,7 +27,8 @@ class Work:
         dense_bytes: Weights that every pass reads; no embedding table, no LM head.
         expert_bytes: Weights of all routed experts.
         expert_share: Routed parameters that one token uses, by all of them.
-        flops_per_token: Two per weight that a token is multiplied with, LM head apart.
+        dense_flops: Per token: two per weight that it is multiplied with, LM head apart.
+        expert_flops: Per token: the same for the routed experts that it uses.
         head_bytes: The LM head.
         head_flops: The LM head, per position that logits are computed for.
         cache: The KV cache, by window.
@@ -38,7 +39,8 @@ class Work:
     dense_bytes: float
     expert_bytes: float
     expert_share: float
-    flops_per_token: float
+    dense_flops: float
+    expert_flops: float
     head_bytes: float
     head_flops: float
     cache: tuple[CacheGroup, ...]
@@ -57,12 +59,13 @@ def work_of(model: ServedModel) -> Work:
     inside = max(parts.total - parts.embedding - parts.lm_head, 1)
     active = (spec.active_parameters or spec.parameters) - parts.embedding - parts.lm_head
     dense = inside - parts.experts
-    share = (active - dense) / parts.experts if parts.experts else 0.0
+    share = min(max((active - dense) / parts.experts, 0.0), 1.0) if parts.experts else 0.0
     return Work(
         dense_bytes=body * dense / inside,
         expert_bytes=body * parts.experts / inside,
-        expert_share=min(max(share, 0.0), 1.0),
-        flops_per_token=2.0 * active / tp,
+        expert_share=share,
+        dense_flops=2.0 * dense / tp,
+        expert_flops=2.0 * share * parts.experts / tp,
         head_bytes=head * float(kept_bytes) / tp,
         head_flops=2.0 * head / tp,
         cache=_cache(model),

@@ -32,6 +32,7 @@ _COPIES: Final[Mapping[str, tuple[str, ...]]] = {
     "reference/lib": (
         "causal_lm.py",
         "lean_llama.py",
+        "row_attention.py",
         "sampling.py",
         "session_pool.py",
         "transformers_lm.py",

@@ -65,25 +65,24 @@ def test_greedy_answers_in_float32_are_the_targets_token_for_token(method: Metho
     assert accepted > 8 * PROMPTS, "too few drafts were right for this to test anything"
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="known gap: one of the 50 answers parts where the two best logits are 1.1 rounding "
-    "steps apart; reading several positions at once rounds inside the layers as well",
-)
 @pytest.mark.parametrize("method", METHODS)
 def test_greedy_answers_in_16_bit_part_only_where_rounding_decides(
     method: Method, capsys: pytest.CaptureFixture[str]
 ) -> None:
     triton = engine(method, "bf16")
     answers = plain_answers(torch.bfloat16)
+    parted: set[str] = set()
     for draft_length in (1, 4, 8):
         for prompt, plain in zip(prompts(), answers, strict=True):
             ids, _ = answered(triton, prompt, draft_length)
             assert ids[: plain.certain] == plain.ids[: plain.certain], prompt
+            if ids != plain.ids:
+                parted.add(prompt)
     ties = sum(plain.certain < LENGTH for plain in answers)
     with capsys.disabled():
-        print(f"\n{method}: in {ties} of {PROMPTS} answers two best logits are one in bfloat16")  # noqa: T201
-    assert ties < PROMPTS / 2
+        print(f"\n{method}: {ties} of {PROMPTS} answers hold a tie; {len(parted)} part there")  # noqa: T201
+    certain = sum(plain.certain for plain in answers)
+    assert certain > PROMPTS * LENGTH / 2, "too few tokens are certain for this to test anything"
 
 
 def answered(triton: FakeTriton, prompt: str, draft_length: int) -> tuple[list[int], float]:

@@ -14,6 +14,7 @@ import leaf
 import numpy as np
 import pytest
 import torch
+from causal_lm import common_prefix
 from distribution import critical_value, draws_needed, statistic
 from fake_triton import InferenceResponse
 from fake_triton import Tensor as FakeTensor
@@ -54,6 +55,9 @@ class TableSession:
     def advance(self, ids: Sequence[int], *, keep: int = 0) -> torch.Tensor:
         self.tokens += ids
         return self._logits[list(ids)[-keep:]]
+
+    def shared(self, ids: Sequence[int]) -> int:
+        return common_prefix(self.tokens, ids, len(ids) - 1)
 
     def rewind(self, length: int) -> None:
         del self.tokens[length:]

@@ -16,7 +16,7 @@ import generation
 import pytest
 import sampling
 import torch
-from causal_lm import CausalModel, load_model
+from causal_lm import CausalModel, common_prefix, load_model
 from distribution import critical_value, draws_needed, statistic
 from drafters import Drafter, ModelDrafter, PromptLookupDrafter
 from generation import Generation
@@ -62,6 +62,9 @@ class RememberingSession:
     def advance(self, ids: Sequence[int], *, keep: int = 0) -> torch.Tensor:
         self.tokens.extend(ids)
         return self._model.logits(tuple(self.tokens), keep or len(ids))
+
+    def shared(self, ids: Sequence[int]) -> int:
+        return common_prefix(self.tokens, ids, len(ids) - 1)
 
     def rewind(self, length: int) -> None:
         del self.tokens[length:]

@@ -53,6 +53,9 @@ class Session(Protocol):
         (0 for all), which saves work on a long prompt.
         """
 
+    def shared(self, ids: Sequence[int]) -> int:
+        """Count the leading tokens of ``ids`` that need no reading: at most all but the last."""
+
     def rewind(self, length: int) -> None:
         """Forget everything after the first ``length`` tokens (``0 <= length <= self.length``).
 
@@ -92,7 +95,8 @@ def load_model(
     Args:
         directory: A Hugging Face directory with config.json and safetensors.
         dtype: Precision of weights and computation.
-        lean: Use the lean forward pass where the architecture allows it.
+        lean: Use the lean forward pass where the architecture allows it. It suits drafts: in
+            16 bit it may round otherwise than plain decoding, which others do not.
         trust_remote_code: Run the checkpoint's own Python.
 
     Raises:
@@ -104,7 +108,17 @@ def load_model(
     from transformers_lm import TransformersModel  # noqa: PLC0415 - slow, and it imports this
 
     model = TransformersModel(path, DTYPES[dtype], trust_remote_code=trust_remote_code)
-    return model.as_lean() if lean else model
+    if lean:
+        return model.as_lean()
+    if dtype != "fp32":
+        model.read_in_plain_passes()
+    return model
+
+
+def common_prefix(left: Sequence[int], right: Sequence[int], limit: int) -> int:
+    """Count the leading tokens that two lists share, at most ``limit``."""
+    limit = max(min(limit, len(left), len(right)), 0)
+    return next((i for i in range(limit) if left[i] != right[i]), limit)
 
 
 def end_ids_of(path: Path, config: Mapping[str, object]) -> frozenset[int]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import torch
+from causal_lm import common_prefix
 from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, silu
 
 _FIRST_CAPACITY = 256
@@ -103,6 +104,10 @@ class LeanSession:
     def length(self) -> int:
         """How many tokens were read."""
         return len(self.tokens)
+
+    def shared(self, ids: Sequence[int]) -> int:
+        """Count the tokens that need no reading; see :meth:`causal_lm.Session.shared`."""
+        return common_prefix(self.tokens, ids, len(ids) - 1)
 
     def rewind(self, length: int) -> None:
         """Forget the tokens after ``length``."""

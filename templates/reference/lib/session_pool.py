@@ -58,16 +58,9 @@ class SessionPool:
 
     def _choose(self, ids: Sequence[int]) -> tuple[Session, int]:
         """Prefer shared tokens, then a session that was never used, then the oldest."""
-        limit = max(len(ids) - 1, 0)
-        shared = [common_prefix(s.tokens, ids, limit) for s in self._free]
+        shared = [s.shared(ids) for s in self._free]
         best = max(range(len(shared)), key=shared.__getitem__, default=-1)
         if self._unmade and (best < 0 or shared[best] == 0):
             self._unmade -= 1
             return self.model.session(), 0
         return self._free.pop(best), shared[best]
-
-
-def common_prefix(left: Sequence[int], right: Sequence[int], limit: int) -> int:
-    """Count the leading tokens that two lists share, at most ``limit``."""
-    limit = min(limit, len(left), len(right))
-    return next((i for i in range(limit) if left[i] != right[i]), limit)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, final
 
 import torch
-from causal_lm import CausalModel, ModelError, end_ids_of
+from causal_lm import CausalModel, ModelError, common_prefix, end_ids_of
 from lean_llama import LeanLlama, supports
+from row_attention import use_row_attention
 from transformers import AutoModelForCausalLM
 from transformers.cache_utils import (
     Cache,
@@ -26,6 +27,10 @@ from transformers.cache_utils import (
 from transformers.utils import logging as transformers_logging
 
 _FIRST_CAPACITY = 256
+
+# Enough of a prefix to attend to, and tokens from all over the vocabulary.
+_PROBE_PROMPT = 8
+_PROBE_STRIDE = 97
 
 
 class GrowingLayer(CacheLayerMixin):  # type: ignore[misc] # transformers is not typed
@@ -74,7 +79,12 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc] # transformers is not
 
 @final
 class TransformersModel:
-    """A :class:`causal_lm.CausalModel` over ``AutoModelForCausalLM``."""
+    """A :class:`causal_lm.CausalModel` over ``AutoModelForCausalLM``.
+
+    Attributes:
+        plain_passes: Whether logits are, bit for bit, those of plain decoding; see
+            :meth:`read_in_plain_passes`.
+    """
 
     def __init__(self, path: Path, dtype: torch.dtype, *, trust_remote_code: bool = False) -> None:
         self._model = _load(path, dtype, trust_remote_code=trust_remote_code)
@@ -84,6 +94,8 @@ class TransformersModel:
         self.context_length = int(getattr(config, "max_position_embeddings", 0) or 1 << 20)
         self.end_ids = end_ids_of(path, self._model.config.to_dict())
         self.supports_rewind = _can_rewind(self._model)
+        self.plain_passes = False
+        self._alike = {1: True}
 
     def session(self) -> TransformersSession:
         """Return a new, empty session."""
@@ -92,6 +104,25 @@ class TransformersModel:
     def as_lean(self) -> CausalModel:
         """Return the same model with the lean forward pass, or itself where there is none."""
         return LeanLlama(self._model, self.end_ids) if supports(self._model) else self
+
+    def read_in_plain_passes(self) -> None:
+        """Compute from now on what plain decoding computes, to the last bit.
+
+        That is: the prompt in one pass, and then each token as if it were alone. In 16 bit
+        passes of other sizes round otherwise, and near ties fall the other way.
+        """
+        if self.supports_rewind:
+            use_row_attention(self._model)
+            self.plain_passes = True
+
+    def rows_alike(self, count: int) -> bool:
+        """Tell whether ``count`` tokens in one pass get the bits that each gets alone.
+
+        That depends on the processor's matrix products, so it is tried, once per count.
+        """
+        if count not in self._alike:
+            self._alike[count] = self._try_rows(count)
+        return self._alike[count]
 
     def forward(self, ids: Sequence[int], cache: Cache, keep: int) -> torch.Tensor:
         """Run the model over ``ids`` behind ``cache``; logits ``[rows, vocabulary]``."""
@@ -104,6 +135,15 @@ class TransformersModel:
             )
             logits: torch.Tensor = output.logits[0].float()
         return logits
+
+    def _try_rows(self, count: int) -> bool:
+        ids = [(_PROBE_STRIDE * i + 1) % self.vocab_size for i in range(_PROBE_PROMPT + count)]
+        prompt, rest = ids[:_PROBE_PROMPT], ids[_PROBE_PROMPT:]
+        together, apart = self._new_cache(), self._new_cache()
+        for cache in (together, apart):
+            self.forward(prompt, cache, 1)
+        alone = [self.forward([i], apart, 1) for i in rest]
+        return torch.equal(self.forward(rest, together, count), torch.cat(alone))
 
     def _new_cache(self) -> Cache:
         cache = DynamicCache(config=self._model.config)
@@ -124,6 +164,7 @@ class TransformersSession:
     def __init__(self, model: TransformersModel, cache: Cache) -> None:
         self._model = model
         self._cache = cache
+        self._prompt_length = 0
         self.tokens: list[int] = []
 
     @property
@@ -131,8 +172,33 @@ class TransformersSession:
         """How many tokens were read."""
         return len(self.tokens)
 
+    def shared(self, ids: Sequence[int]) -> int:
+        """Count the tokens that need no reading; see :meth:`causal_lm.Session.shared`.
+
+        In plain passes these are all but the last, or none: a prompt is read in one.
+        """
+        count = common_prefix(self.tokens, ids, len(ids) - 1)
+        if self._model.plain_passes and not self._prompt_length <= count == len(ids) - 1:
+            return 0
+        return count
+
     def advance(self, ids: Sequence[int], *, keep: int = 0) -> torch.Tensor:
         """Read ``ids``; see :meth:`causal_lm.Session.advance`."""
+        if keep <= 1 or not self._model.plain_passes:
+            return self._read(ids, keep)
+        # The first row that is asked for belongs to the last token of a prompt, if one is here.
+        split = len(ids) - keep + (not self.tokens or keep < len(ids))
+        prompt, drafted = ids[:split], ids[split:]
+        logits = [self._read(prompt, 1)] if prompt else []
+        if self._model.rows_alike(len(drafted)):
+            logits.append(self._read(drafted, len(drafted)))
+        else:
+            logits += [self._read([token], 1) for token in drafted]
+        return torch.cat(logits)
+
+    def _read(self, ids: Sequence[int], keep: int) -> torch.Tensor:
+        if not self.tokens:
+            self._prompt_length = len(ids)
         logits = self._model.forward(ids, self._cache, keep)
         self.tokens.extend(ids)
         return logits

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import torch
-from causal_lm import Session
+from causal_lm import Session, common_prefix
 from fields import Sampling
 from leaf import Leaf
 from leaf_calls import CALL
@@ -40,6 +40,9 @@ class CountingSession:
         self._read.append(len(ids))
         rows = [torch.eye(VOCABULARY)[(i + 1) % VOCABULARY] for i in ids]
         return 5 * torch.stack(rows)[-keep:]
+
+    def shared(self, ids: Sequence[int]) -> int:
+        return common_prefix(self.tokens, ids, len(ids) - 1)
 
     def rewind(self, length: int) -> None:
         del self.tokens[length:]

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from causal_lm import common_prefix
 from hypothesis import given
 from hypothesis import strategies as st
-from session_pool import SessionPool, common_prefix
+from session_pool import SessionPool
 
 
 class ListSession:
@@ -23,6 +24,9 @@ class ListSession:
     def advance(self, ids: Sequence[int], *, keep: int = 0) -> torch.Tensor:
         self.tokens.extend(ids)
         return torch.zeros(keep or len(ids), 1)
+
+    def shared(self, ids: Sequence[int]) -> int:
+        return common_prefix(self.tokens, ids, len(ids) - 1)
 
     def rewind(self, length: int) -> None:
         del self.tokens[length:]

@@ -1,0 +1,1 @@
+../../../../templates/reference/lib/row_attention.py

@@ -38,3 +38,16 @@ def write_chain(folder: Path, text: str, *, wrong: str = "") -> Path:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
     return folder
+
+
+def pad_rows(folder: Path, rows: int) -> None:
+    """Give a checkpoint ``rows`` more rows than its tokenizer has ids, as published ones have."""
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        tensors[name] = torch.nn.functional.pad(tensors[name], (0, 0, 0, rows))
+    save_file(tensors, file, metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(
+        json.dumps({**config, "vocab_size": config["vocab_size"] + rows})
+    )

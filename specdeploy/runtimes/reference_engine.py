@@ -197,6 +197,7 @@ def _speculative(deployment: Deployment, engines: EnginePaths) -> FileToRender:
             "method": deployment.method,
             "draft_length": deployment.draft_length,
             "max_draft_length": MAX_DRAFT_LENGTH,
+            "use_draft_logits": _equal_logits(deployment),
             "max_ngram_size": deployment.serving.max_ngram_size,
             "max_seq_len": deployment.limits.max_seq_len,
             "end_ids": _end_ids(deployment),
@@ -246,6 +247,12 @@ def _copies(model: str) -> Iterator[FileToCopy]:
 
 def _tokenizer_file(engines: EnginePaths) -> str:
     return f"{engines.target}/tokenizer.json"
+
+
+def _equal_logits(deployment: Deployment) -> bool:
+    """Tell whether the target can judge by the draft's scores, which it takes in its own width."""
+    draft = deployment.draft
+    return draft is None or draft.spec.vocab_size == deployment.target.spec.vocab_size
 
 
 def _end_ids(deployment: Deployment) -> str:

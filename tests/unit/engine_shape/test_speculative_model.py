@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chain_models import pad_rows
 from engine_in_process import ask, chain_pair, count, engine_shape, error_of, text_of
 from engine_plans import a_deployment
 from fake_triton import FakeTriton
@@ -184,3 +185,15 @@ def test_a_failed_request_is_not_counted_as_answered(triton: FakeTriton) -> None
     ask(triton, "a", max_tokens=0)
     triton.finalize("speculative")
     assert triton.metrics["specdeploy_requests_total"].value == 0
+
+
+def test_a_sampled_request_is_served_by_a_pair_of_different_rows(tmp_path: Path) -> None:
+    pair = chain_pair(tmp_path, TEXT, wrong="dh")
+    pad_rows(pair / "draft", 32)
+    draft = a_deployment(pair).draft
+    assert draft is not None
+    wider = draft.evolve(spec=draft.spec.evolve(vocab_size=draft.spec.vocab_size + 32))
+    triton = engine_shape(a_deployment(pair, end_ids=(), draft=wider))
+    assert count(ask(triton, "a", temperature=0.05), "num_output_tokens") == 24
+    told = error_of(ask(triton, "a", temperature=0.05, use_draft_logits=True))
+    assert "draft_logits has the shape" in told

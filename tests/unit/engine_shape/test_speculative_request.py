@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,12 @@ def test_draft_logits_are_used_for_sampling_unless_switched_off() -> None:
     assert read(temperature=0.8).use_draft_logits
     assert not read(temperature=0.8, use_draft_logits=False).use_draft_logits
     assert not read(use_draft_logits=True).use_draft_logits
+
+
+def test_where_draft_logits_do_not_fit_tokens_are_compared_unless_asked_otherwise() -> None:
+    narrow = replace(SETTINGS, use_draft_logits=False)
+    assert not read(narrow, temperature=0.8).use_draft_logits
+    assert read(narrow, temperature=0.8, use_draft_logits=True).use_draft_logits
 
 
 def test_a_seed_keeps_all_its_64_bits() -> None:

@@ -89,6 +89,7 @@ def test_every_setting_reaches_its_parameter() -> None:
         "method": "draft_target",
         "draft_length": "3",
         "max_draft_length": "16",
+        "use_draft_logits": "true",
         "max_ngram_size": "5",
         "max_requests": "7",
         "max_seq_len": "333",
@@ -103,6 +104,14 @@ def test_every_setting_reaches_its_parameter() -> None:
     assert (leaf["gpt_model_path"], leaf["threads"]) == ("/models/draft", "2")
     assert (leaf["max_requests"], leaf["max_seq_len"]) == ("7", "333")
     assert config(deployment, "tensorrt_llm").max_batch_size == 7
+
+
+def test_a_draft_of_other_rows_is_not_judged_by_its_logits() -> None:
+    draft = a_deployment().draft
+    assert draft is not None
+    padded = draft.evolve(spec=draft.spec.evolve(vocab_size=640))
+    assert parameters(a_deployment(draft=padded), "speculative")["use_draft_logits"] == "false"
+    assert parameters(a_deployment(method="ngram"), "speculative")["use_draft_logits"] == "true"
 
 
 def test_draft_and_target_filter_alike_by_default() -> None:

@@ -213,6 +213,7 @@ def _settings(values: dict[str, str]) -> Settings:
     return Settings(
         draft_length=int(values["draft_length"]),
         max_draft_length=int(values["max_draft_length"]),
+        use_draft_logits=values["use_draft_logits"] == "true",
         end_ids=frozenset(json.loads(values["end_ids"])),
         sampling=Sampling(
             temperature=float(values["temperature"]),

@@ -45,12 +45,14 @@ class Settings:
     Attributes:
         draft_length: Used when a request does not say.
         max_draft_length: The most a request may ask for.
+        use_draft_logits: Used when a sampled request does not say; exact either way.
         end_ids: End ids of the target.
         sampling: Used when a request does not say.
     """
 
     draft_length: int
     max_draft_length: int
+    use_draft_logits: bool = True
     end_ids: frozenset[int] = frozenset()
     sampling: Sampling = GREEDY
 
@@ -94,7 +96,8 @@ def read_request(fields: Fields, settings: Settings) -> GenerationRequest:
         end_ids=_end_ids(fields, settings),
         stop_words=tuple(fields.texts("stop_words")),
         stream=fields.flag("stream"),
-        use_draft_logits=fields.flag("use_draft_logits", default=True) and not sampling.greedy,
+        use_draft_logits=not sampling.greedy
+        and fields.flag("use_draft_logits", default=settings.use_draft_logits),
         echo=not fields.flag("exclude_input_in_output", default=True),
         perf_metrics=fields.flag("return_perf_metrics"),
     )

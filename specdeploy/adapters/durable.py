@@ -71,6 +71,19 @@ def write_record(directory: Path, name: str, document: Document) -> None:
         _sync(directory)
 
 
+def next_log(folder: Path, name: str) -> Path:
+    """Return the next log file of a folder, ``NNNN-<name>.log``; the folder is made.
+
+    Raises:
+        ConfigError: the folder cannot be made.
+    """
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        found = (path.name.partition("-")[0] for path in folder.glob("*-*.log"))
+        numbers = [int(number) for number in found if number.isdecimal()]
+    return folder / f"{max(numbers, default=0) + 1:04d}-{name}.log"
+
+
 def replace_link(link: Path, target: Path) -> None:
     """Make ``link`` a relative symbolic link to ``target``, whatever it pointed to.
 

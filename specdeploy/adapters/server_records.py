@@ -12,8 +12,9 @@ from typing import Final, final
 
 from pydantic import ValidationError
 
+from specdeploy.adapters.durable import explained, next_log
 from specdeploy.core.serving import ServerRecord
-from specdeploy.errors import ArtifactError, ConfigError, ServerError
+from specdeploy.errors import ArtifactError, ServerError
 
 RECORD: Final = "run/server.json"
 
@@ -33,7 +34,7 @@ class LocalServerRecords:
             ServerError: another command holds it.
             ConfigError: the workspace cannot be written.
         """
-        with _told(self._path.parent):
+        with explained(self._path.parent):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             file = self._path.with_suffix(".lock").open("a")
         with file:
@@ -73,7 +74,7 @@ class LocalServerRecords:
         Raises:
             ConfigError: the workspace cannot be written.
         """
-        with _told(self._path):
+        with explained(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=".server-")
             part = Path(name)
@@ -88,7 +89,7 @@ class LocalServerRecords:
 
     def remove(self) -> None:
         """Remove the record, if any."""
-        with _told(self._path):
+        with explained(self._path):
             self._path.unlink(missing_ok=True)
 
     def next_log(self) -> Path:
@@ -97,20 +98,7 @@ class LocalServerRecords:
         Raises:
             ConfigError: the workspace cannot be written.
         """
-        folder = self._path.parent.parent / "logs"
-        with _told(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            numbers = [int(path.name[:4]) for path in folder.glob("[0-9][0-9][0-9][0-9]-*.log")]
-            log = folder / f"{max(numbers, default=0) + 1:04d}-tritonserver.log"
+        log = next_log(self._path.parent.parent / "logs", "tritonserver")
+        with explained(log):
             log.touch(exist_ok=False)
-            return log
-
-
-@contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write {path}: {error.strerror}", hint="choose a writable workspace"
-        ) from error
+        return log

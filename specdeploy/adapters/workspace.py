@@ -30,6 +30,7 @@ from specdeploy.adapters.artifact_files import read_manifest
 from specdeploy.adapters.durable import (
     STAGING_MARK,
     explained,
+    next_log,
     remove_tree,
     replace_link,
     staged_directory,
@@ -149,11 +150,7 @@ class Workspace:
         Raises:
             ConfigError: the folder cannot be made.
         """
-        folder = self._root / "logs"
-        with explained(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        numbers = [int(p.name[:4]) for p in folder.glob("[0-9][0-9][0-9][0-9]-*.log")]
-        return folder / f"{max(numbers, default=0) + 1:04d}-{name}.log"
+        return next_log(self._root / "logs", name)
 
     def manifests(self, role: Role) -> list[EngineManifest]:
         """Return the readable manifests of a role, newest first."""

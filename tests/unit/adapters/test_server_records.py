@@ -75,3 +75,12 @@ def test_logs_are_numbered_after_those_that_are_there(tmp_path: Path) -> None:
     records = LocalServerRecords(tmp_path)
     assert records.next_log().name == "0008-tritonserver.log"
     assert records.next_log().name == "0009-tritonserver.log"
+
+
+def test_logs_go_on_after_the_last_number_of_four_digits(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/9999-build.log").touch()
+    (tmp_path / "logs/of-somebody-else.log").touch()
+    records = LocalServerRecords(tmp_path)
+    assert records.next_log().name == "10000-tritonserver.log"
+    assert records.next_log().name == "10001-tritonserver.log"

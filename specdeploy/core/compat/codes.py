@@ -107,8 +107,8 @@ CODES: Final[dict[str, CodeInfo]] = {
     "vocabulary-padding-differs": _code(
         "warning",
         "The tokens agree, but the embeddings are padded to different numbers of rows.",
-        "usable when tokens are compared; acceptance by probability (sampled requests) needs "
-        "equal widths, or use_draft_logits false",
+        "usable: the reference runtime then compares tokens in sampled requests too; acceptance "
+        "by probability (use_draft_logits) needs equal widths",
     ),
     "vocabulary-rows-differ": _code(
         "warning",

@@ -77,6 +77,9 @@ class Constants:
     activation_passes: float = _fitted("times that a layer moves its activations", "1", (0, 10, 40))
     layer_s: float = _fitted("launch floor of a layer", "s", (5e-6, 2.5e-5, 6e-5))
     expert_layer_s: float = _fitted("routing, per layer with experts", "s", (0, 2e-5, 1e-4))
+    latent_layer_s: float = _fitted(
+        "latent attention's extra kernels, per layer", "s", (0, 2e-5, 8e-5)
+    )
     all_reduce_s: float = _fitted("latency of an all-reduce, NVLink", "s", (2e-6, 8e-6, 2e-5))
     second_shot_s: float = _fitted("latency of its second half", "s", (0, 5e-6, 2e-5))
     link_efficiency: float = _fitted("share of the link's one-way peak", "1", (0.2, 0.5, 1))
@@ -94,9 +97,17 @@ class Constants:
     pcie_s: float = _assumed("latency of an all-reduce, PCIe", "s", 3e-5, "not measured")
     sampling_s: float = _assumed("choosing one token", "s", 5e-7, "not measured")
     max_num_tokens: float = _assumed("tokens of one pass", "1", 8192, "TensorRT-LLM's default")
-    draft_step_s: float = _assumed("launch and sampling of a draft step", "s", 3e-4, _CURVES)
-    speculation_s: float = _assumed("acceptance and rewind, per step", "s", 5e-4, _CURVES)
+    draft_step_s: float = _fitted(
+        "launch and sampling of a draft step", "s", (5e-5, 3e-4, 1e-3), _CURVES
+    )
+    speculation_s: float = _fitted("acceptance and rewind, per step", "s", (0, 5e-4, 2e-3), _CURVES)
     ngram_s: float = _assumed("prompt lookup, per request and step", "s", 5e-5, "not measured")
+    ngram_match: float = _assumed(
+        "share of steps in which prompt lookup finds a draft",
+        "1",
+        0.65,
+        "TensorRT-LLM's n-gram study: about a third of the steps accept nothing",
+    )
     tree_width: float = _assumed(
         "positions verified per draft token of a tree", "1", 4, "Medusa's 63 nodes at depth 5"
     )

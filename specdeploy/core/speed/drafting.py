@@ -48,10 +48,13 @@ def drafting(serving: Serving, requests: Array, draft_length: Array, context: Ar
 
 
 def verified_positions(pair: ServedPair, draft_length: Array, constants: Constants) -> Array:
-    """Return the positions per request that the target computes in one step.
+    """Return the mean positions per request that the target computes in one step.
 
-    ``k + 1`` for a chain; a tree has ``tree_width`` candidates for each of the ``k``.
+    ``k + 1`` for a chain; a tree has ``tree_width`` candidates for each of the ``k``; prompt
+    lookup drafts nothing where it finds no match.
     """
+    if pair.draft is None:
+        return draft_length * constants.ngram_match + 1.0
     return draft_length * (constants.tree_width if is_tree(pair) else 1.0) + 1.0
 
 

@@ -13,9 +13,10 @@ from specdeploy.core.speed.constants import DEFAULT, Constants
 from specdeploy.core.speed.fitted import LEVEL, SPREAD
 from specdeploy.core.speed.grid import serve_both_ways
 from specdeploy.core.speed.load import Load, Terms, as_array
-from specdeploy.core.speed.rates import rates_of
+from specdeploy.core.speed.provenance import assumptions_of, sources_of
 from specdeploy.core.speed.serving import Serving
 from specdeploy.core.speed.steady import Steady
+from specdeploy.units import MS_PER_S
 
 
 class Interval(Record):
@@ -76,14 +77,10 @@ def estimate_speed(
     ways = serve_both_ways(
         serving, load, draft_length=draft_length, tokens_per_step=tokens_per_step
     )
-    emitted = tokens_per_step if draft_length else 1.0
     plain = _speed(ways.baseline, load, emitted=1.0)
-    fast = _speed(ways.speculative, load, emitted=emitted)
+    fast = _speed(ways.speculative, load, emitted=tokens_per_step if draft_length else 1.0)
     terms = _milliseconds(ways.speculative.step)
     speedup = fast.tokens_per_s_per_request / plain.tokens_per_s_per_request
-    kind = (
-        "experts" if pair.target.spec.breakdown and pair.target.spec.breakdown.experts else "dense"
-    )
     return SpeedEstimate(
         baseline=plain,
         speculative=fast,
@@ -91,9 +88,9 @@ def estimate_speed(
         bound_by=max(terms, key=terms.__getitem__),
         terms=terms,
         baseline_terms=_milliseconds(ways.baseline.step),
-        intervals=_intervals(plain, fast, speedup, spread=SPREAD[kind]),
-        sources={},
-        assumptions=_assumptions(gpu),
+        intervals=_intervals(plain, fast, speedup, kind=_kind(serving)),
+        sources=sources_of(serving, gpu, drafting=draft_length > 0),
+        assumptions=assumptions_of(serving, gpu, drafting=draft_length > 0),
     )
 
 
@@ -101,34 +98,50 @@ def _speed(way: Steady, load: Load, *, emitted: float) -> Speed:
     ttft, tpot = float(way.ttft), float(way.tpot)
     output, batch = float(as_array(load.output_len)), float(as_array(load.batch))
     return Speed(
-        ttft_ms=1e3 * ttft,
-        tpot_ms=1e3 * tpot,
+        ttft_ms=MS_PER_S * ttft,
+        tpot_ms=MS_PER_S * tpot,
         tokens_per_s=batch * output / (ttft + (output - 1) * tpot),
         tokens_per_s_per_request=1 / tpot,
-        step_ms=1e3 * float(way.step.total),
+        step_ms=MS_PER_S * float(way.step.total),
         tokens_per_step=emitted,
     )
 
 
 def _milliseconds(terms: Terms) -> dict[str, float]:
-    return {name: 1e3 * float(seconds) for name, seconds in terms.by_name().items()}
+    return {name: MS_PER_S * float(seconds) for name, seconds in terms.by_name().items()}
 
 
-def _intervals(
-    plain: Speed, fast: Speed, speedup: float, *, spread: dict[str, float]
-) -> dict[str, Interval]:
-    found = {"speedup": _interval(speedup, spread["speedup"])}
-    for name, speed in (("baseline", plain), ("speculative", fast)):
+def _kind(serving: Serving) -> str:
+    return "experts" if serving.target.work.expert_bytes else "dense"
+
+
+def _intervals(plain: Speed, fast: Speed, speedup: float, *, kind: str) -> dict[str, Interval]:
+    """Return the interval of every predicted number.
+
+    The times per token of speculation are off by what those without it are, and by what the
+    speedup is; the two are taken as independent. Without draft tokens only the first is left.
+    """
+    spread = SPREAD[kind]
+    same = fast == plain
+    gain = (1.0, 1.0) if same else spread["speedup"]
+    both = spread["tpot"] if same else _combined(spread["tpot"], gain)
+    found = {"speedup": _interval(speedup, gain)}
+    for name, speed, tpot in (("baseline", plain, spread["tpot"]), ("speculative", fast, both)):
+        # What takes longer makes fewer tokens.
+        rate = (1 / tpot[1], 1 / tpot[0])
         found[f"{name}.ttft_ms"] = _interval(speed.ttft_ms, spread["ttft"])
-        found[f"{name}.tpot_ms"] = _interval(speed.tpot_ms, spread["tpot"])
+        found[f"{name}.tpot_ms"] = _interval(speed.tpot_ms, tpot)
+        found[f"{name}.step_ms"] = _interval(speed.step_ms, tpot)
+        found[f"{name}.tokens_per_s"] = _interval(speed.tokens_per_s, rate)
+        per_request = speed.tokens_per_s_per_request
+        found[f"{name}.tokens_per_s_per_request"] = _interval(per_request, rate)
     return found
 
 
-def _interval(value: float, spread: float) -> Interval:
-    wide = math.exp(spread)
-    return Interval(low=value / wide, high=value * wide, level=LEVEL)
+def _combined(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    low, high = (math.hypot(math.log(one[end]), math.log(other[end])) for end in (0, 1))
+    return math.exp(-low), math.exp(high)
 
 
-def _assumptions(gpu: GpuSpec) -> list[str]:
-    near = rates_of(gpu).assumed_from
-    return [] if near is None else [f"{gpu.name} has the rates of {near} (assumed)"]
+def _interval(value: float, factors: tuple[float, float]) -> Interval:
+    return Interval(low=value * factors[0], high=value * factors[1], level=LEVEL)

@@ -4,10 +4,37 @@ from __future__ import annotations
 
 from typing import Final
 
-FITTED: Final[dict[str, float]] = {}
-# Half-width, in log, of the interval that holds LEVEL of unseen rows.
+FITTED: Final[dict[str, float]] = {
+    "read_efficiency": 0.8344,
+    "blackwell_read_efficiency": 0.7097,
+    "fp4_read_efficiency": 0.8542,
+    "cache_efficiency": 0.757,
+    "half_efficiency": 0.6747,
+    "fp8_efficiency": 0.457,
+    "fp4_efficiency": 0.3958,
+    "activation_passes": 8.418,
+    "layer_s": 3.218e-05,
+    "all_reduce_s": 9.311e-06,
+    "second_shot_s": 7.159e-06,
+    "link_efficiency": 0.5526,
+    "step_s": 0.0002807,
+    "request_s": 6.221e-05,
+    "prompt_s": 0.005938,
+    "first_token_s": 0.03997,
+    "interference": 0.8701,
+    "queue_base": 0.4338,
+    "queue_slope": 0.07219,
+    "backlog": 0.4986,
+    "expert_efficiency": 0.7506,
+    "expert_products": 0.5039,
+    "expert_layer_s": 7.947e-06,
+    "latent_layer_s": 8.643e-06,
+    "draft_step_s": 0.0001438,
+    "speculation_s": 0.0,
+}
+# What a prediction is multiplied with: LEVEL of unseen measurements lie between.
 LEVEL: Final = 0.8
-SPREAD: Final[dict[str, dict[str, float]]] = {
-    "dense": {"ttft": 0.6, "tpot": 0.25, "speedup": 0.15},
-    "experts": {"ttft": 0.9, "tpot": 0.5, "speedup": 0.2},
+SPREAD: Final[dict[str, dict[str, tuple[float, float]]]] = {
+    "dense": {"ttft": (0.7435, 2.843), "tpot": (0.8894, 1.181), "speedup": (0.9137, 1.276)},
+    "experts": {"ttft": (0.6969, 3.515), "tpot": (0.7517, 1.718), "speedup": (0.9137, 1.276)},
 }

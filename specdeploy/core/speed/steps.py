@@ -97,6 +97,10 @@ def decode_terms(machine: Machine, requests: Array, per_request: Array, context:
     constants = machine.constants
     tokens = requests * per_request
     reading, multiplying = products(machine, tokens)
+    if machine.model.measured is not None:
+        timed = machine.model.measured.decoding(requests, per_request, context)
+        host = constants.sampling_s * tokens, as_array(constants.step_s)
+        return timed.terms(bound_by_memory=reading >= multiplying, host=host)
     head = lm_head(machine, tokens)
     attention = np.maximum(
         requests * cache_bytes(machine, context) / _cache_rate(machine),
@@ -140,6 +144,11 @@ def prefill_terms(machine: Machine, requests: Array, per_request: Array) -> Term
     tokens = requests * per_request
     passes = np.ceil(tokens / constants.max_num_tokens)
     reading, multiplying = products(machine, tokens / passes)
+    if machine.model.measured is not None:
+        timed = machine.model.measured.reading(requests, per_request, passes)
+        scheduler = constants.step_s * passes + constants.prompt_s * requests
+        host = constants.sampling_s * requests, scheduler
+        return timed.terms(bound_by_memory=reading >= multiplying, host=host)
     reading, multiplying = reading * passes, multiplying * passes
     attention = tokens * per_request * 0.5 * machine.work.attention_flops
     return Terms(
@@ -182,9 +191,10 @@ def lm_head(machine: Machine, rows: Array) -> Array:
 
 def layer_floor(machine: Machine) -> Array:
     """Return seconds that launching the layers takes at the least."""
-    constants, spec = machine.constants, machine.model.spec
-    experts = constants.expert_layer_s if machine.work.expert_bytes else 0.0
-    return as_array(spec.layers * (constants.layer_s + experts))
+    constants, work = machine.constants, machine.work
+    experts = constants.expert_layer_s if work.expert_bytes else 0.0
+    latent = constants.latent_layer_s if work.latent else 0.0
+    return as_array(machine.model.spec.layers * (constants.layer_s + experts + latent))
 
 
 def all_reduce(machine: Machine, tokens: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specdeploy.core.kv_cache import KV_BITS, heads_per_gpu
-from specdeploy.core.models import ModelSpec, ParameterBreakdown
+from specdeploy.core.models import KvWidth, ModelSpec, ParameterBreakdown
 from specdeploy.core.served import ServedModel
 
 _HALF_BYTES = 2
@@ -33,6 +33,7 @@ class Work:
         head_flops: The LM head, per position that logits are computed for.
         cache: The KV cache, by window.
         attention_flops: Attention products per token and token of context.
+        latent: Layers keep a latent (MLA) in place of keys and values.
         state_bytes: Fixed state of linear-attention layers, per request.
     """
 
@@ -45,6 +46,7 @@ class Work:
     head_flops: float
     cache: tuple[CacheGroup, ...]
     attention_flops: float
+    latent: bool
     state_bytes: float
 
 
@@ -70,6 +72,7 @@ def work_of(model: ServedModel) -> Work:
         head_flops=2.0 * head / tp,
         cache=_cache(model),
         attention_flops=_attention_flops(spec) / tp,
+        latent=any(_is_latent(group.width, spec) for group in spec.kv_layers),
         state_bytes=float(model.state_bytes_per_sequence),
     )
 
@@ -97,6 +100,10 @@ def _cache(model: ServedModel) -> tuple[CacheGroup, ...]:
         )
         for group in model.spec.kv_layers
     )
+
+
+def _is_latent(width: KvWidth, spec: ModelSpec) -> bool:
+    return width.kv_heads == 1 and width.values_per_head != 2 * spec.head_dim
 
 
 def _attention_flops(spec: ModelSpec) -> float:

@@ -1,0 +1,115 @@
+"""What scripts/fit_constants writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from environment import ROOT
+
+from specdeploy.core.speed.measured import Errors, joined
+from speed_fit.fits import DENSE, DRAFTING, EXPERTS, fit_dense, fit_drafting, fit_experts
+from speed_fit.folds import Fit, constants_without, errors_by_deployment, five_folds
+from speed_fit.published import read_points
+from speed_fit.rows import Deployments, read_deployments, read_rows, split_by_kind
+from speed_fit.spread import LEVEL, Factors, factors_of, unseen_speedups
+
+TARGET: Final = ROOT / "specdeploy" / "core" / "speed" / "fitted.py"
+# Constants are written with this many digits, and compared to this share.
+DIGITS: Final = 4
+TOLERANCE: Final = 0.01
+
+Spread = dict[str, dict[str, Factors]]
+
+
+def fit_all() -> tuple[dict[str, float], Spread]:
+    """Return the fitted constants, and the intervals' factors by kind of model and number."""
+    dense, experts = split_by_kind(read_deployments(read_rows()[0]))
+    points = read_points()
+    served = fit_dense(list(dense.values()))
+    routed = fit_experts(list(experts.values()), served)
+    drafting = fit_drafting(points, routed)
+    values = {name: drafting.values()[name] for name in (*DENSE, *EXPERTS, *DRAFTING)}
+    speedup = factors_of(unseen_speedups(points, routed))
+    spread = {
+        "dense": _spread(unseen(dense, fit_dense), speedup),
+        "experts": _spread(unseen(experts, partial(fit_experts, dense=served)), speedup),
+    }
+    return values, spread
+
+
+def unseen(groups: Deployments, fit: Fit) -> Errors:
+    """Return the errors of every deployment by constants fitted without its fold."""
+    constants = constants_without(groups, five_folds(groups), fit)
+    return joined(list(errors_by_deployment(groups, constants).values()))
+
+
+def differences(
+    made: tuple[Mapping[str, float], Spread], kept: tuple[Mapping[str, float], Spread]
+) -> list[str]:
+    """Return one line for each number of ``made`` that is not, within tolerance, in ``kept``."""
+    old, new = _flat(*kept), _flat(*made)
+    return [
+        f"{name}: {old.get(name)} is kept, {new.get(name)} is fitted"
+        for name in sorted(old.keys() | new.keys())
+        if not _close(old.get(name), new.get(name))
+    ]
+
+
+def as_python(values: Mapping[str, float], spread: Spread) -> str:
+    """Return the text of fitted.py."""
+    constants = [f'    "{name}": {_short(value)},' for name, value in values.items()]
+    factors = [
+        f'    "{kind}": {{'
+        + ", ".join(f'"{name}": ({_short(a)}, {_short(b)})' for name, (a, b) in each.items())
+        + "},"
+        for kind, each in spread.items()
+    ]
+    return "\n".join(
+        [
+            '"""Written by scripts/fit_constants; not by hand."""',
+            "",
+            "from __future__ import annotations",
+            "",
+            "from typing import Final",
+            "",
+            "FITTED: Final[dict[str, float]] = {",
+            *constants,
+            "}",
+            "# What a prediction is multiplied with: LEVEL of unseen measurements lie between.",
+            f"LEVEL: Final = {LEVEL}",
+            "SPREAD: Final[dict[str, dict[str, tuple[float, float]]]] = {",
+            *factors,
+            "}",
+            "",
+        ]
+    )
+
+
+def _spread(errors: Errors, speedup: Factors) -> dict[str, Factors]:
+    return {
+        "ttft": factors_of(errors.ttft),
+        "tpot": factors_of(errors.tpot),
+        "speedup": speedup,
+    }
+
+
+def _flat(values: Mapping[str, float], spread: Spread) -> dict[str, float]:
+    ends = {
+        f"{kind} {name} {end}": factors[index]
+        for kind, each in spread.items()
+        for name, factors in each.items()
+        for index, end in enumerate(("low", "high"))
+    }
+    return {**values, **ends}
+
+
+def _close(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return False
+    return abs(one - other) <= TOLERANCE * max(abs(one), abs(other), 1e-7)
+
+
+def _short(value: float) -> str:
+    return f"{float(f'{value:.{DIGITS}g}')!r}"

@@ -1,0 +1,111 @@
+"""Fitting a handful of constants to a user's own points, and not more than they bear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from specdeploy.core.speed.calibration import Calibration, CalibrationErrors
+from specdeploy.core.speed.constants import DEFAULT, Constants
+from specdeploy.core.speed.fitting import FitOptions, fit
+from specdeploy.core.speed.measured import Errors, Measured, errors_of, joined
+from specdeploy.core.speed.steps import BLACKWELL
+
+FOLDS: Final = 5
+FEWEST: Final = 4
+# From little trust in the points to much; the first that is best wins.
+PULLS: Final = (1.0, 0.5, 0.25, 0.1)
+FIRST_TOKEN_WEIGHT: Final = 0.3
+# What a calibration has to take off the error on left-out points before it is believed.
+_WORTH: Final = 0.97
+_ALWAYS: Final = (
+    *("cache_efficiency", "layer_s", "step_s", "request_s", "prompt_s"),
+    *("first_token_s", "interference", "queue_base", "queue_slope"),
+)
+
+
+def calibrate(groups: Sequence[Measured], start: Constants = DEFAULT) -> Calibration:
+    """Return constants fitted to ``groups``, or none where that would not help.
+
+    Each of five parts of the points is predicted by a fit to the others, with more and less pull
+    to ``start``. The pull with the least error is taken if it beats no fit at all and makes
+    neither TTFT nor TPOT worse; else nothing moves.
+    """
+    names = names_for(groups)
+    count = sum(map(len, groups))
+    before = errors_of(groups, start)
+    tried = [(pull, _left_out(groups, start, names, pull)) for pull in _pulls(count)]
+    worth = [
+        (_score(errors), pull, errors)
+        for pull, errors in tried
+        if _score(errors) < _WORTH * _score(before) and _no_worse(errors, before)
+    ]
+    if not worth:
+        return Calibration(values={}, points=count, before=_told(before), after=_told(before))
+    _, pull, errors = min(worth, key=lambda each: each[0])
+    found = fit(groups, start, FitOptions(names, FIRST_TOKEN_WEIGHT, pull))
+    values = {name: found.values()[name] for name in names}
+    return Calibration(values=values, points=count, before=_told(before), after=_told(errors))
+
+
+def names_for(groups: Sequence[Measured]) -> tuple[str, ...]:
+    """Return the constants that the points of ``groups`` say something about."""
+    machines = [group.serving.target for group in groups]
+    names = set(_ALWAYS)
+    for machine in machines:
+        names |= {f"{machine.model.precision.unit.replace('int8', 'fp8')}_efficiency"}
+        old = machine.sm < BLACKWELL
+        names |= {"read_efficiency" if old else "blackwell_read_efficiency"}
+        names |= {"all_reduce_s", "link_efficiency"} if machine.model.tp > 1 else set()
+        names |= {"expert_efficiency", "expert_layer_s"} if machine.work.expert_bytes else set()
+    return tuple(sorted(names))
+
+
+def _pulls(count: int) -> tuple[float, ...]:
+    return PULLS if count >= FEWEST else ()
+
+
+def _left_out(
+    groups: Sequence[Measured], start: Constants, names: tuple[str, ...], pull: float
+) -> Errors:
+    """Return errors on points that the fit did not see, in order of fold."""
+    options = FitOptions(names, FIRST_TOKEN_WEIGHT, pull)
+    parts = []
+    for fold in range(FOLDS):
+        halves = [_split(group, fold) for group in groups]
+        seen = [half.seen for half in halves if len(half.seen)]
+        unseen = [half.unseen for half in halves if len(half.unseen)]
+        if unseen and seen:
+            parts.append(errors_of(unseen, fit(seen, start, options)))
+    return joined(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Halves:
+    seen: Measured
+    unseen: Measured
+
+
+def _split(group: Measured, fold: int) -> _Halves:
+    points = np.arange(len(group))
+    return _Halves(
+        group.only(points[points % FOLDS != fold]), group.only(points[points % FOLDS == fold])
+    )
+
+
+def _score(errors: Errors) -> float:
+    first = errors.ttft_mean
+    return errors.tpot_mean + (0.0 if np.isnan(first) else FIRST_TOKEN_WEIGHT * first)
+
+
+def _no_worse(errors: Errors, before: Errors) -> bool:
+    first = np.isnan(before.ttft_mean) or errors.ttft_mean <= before.ttft_mean
+    return bool(first) and errors.tpot_mean <= before.tpot_mean
+
+
+def _told(errors: Errors) -> CalibrationErrors:
+    first = errors.ttft_mean
+    return CalibrationErrors(tpot=errors.tpot_mean, ttft=None if np.isnan(first) else first)

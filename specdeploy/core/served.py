@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from specdeploy.core.kv_cache import kv_bytes_per_token, resolve_kv_dtype
 from specdeploy.core.models import ModelSpec
 from specdeploy.core.precision import AUTO, Precision, resolve_precision, weight_bytes
 from specdeploy.core.repository import Method
 
+if TYPE_CHECKING:
+    # At run time the package of the speed model imports this module.
+    from specdeploy.core.speed.measured_table import MeasuredTable
+
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """One model in one precision on ``tp`` GPUs. All bytes are per GPU."""
+    """One model in one precision on ``tp`` GPUs. All bytes are per GPU.
+
+    ``measured`` holds timed kernels, which then stand for the roofline of its passes.
+    """
 
     spec: ModelSpec
     precision: Precision
@@ -22,6 +30,7 @@ class ServedModel:
     kv_bytes_per_token: int
     kv_bytes_per_token_full: int
     state_bytes_per_sequence: int
+    measured: MeasuredTable | None = None
 
 
 @dataclass(frozen=True, slots=True)

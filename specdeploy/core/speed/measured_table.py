@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specdeploy.core.speed.load import Array, as_array
+from specdeploy.core.speed.load import Array, Terms, as_array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +50,13 @@ class Surface:
 
 
 @dataclass(frozen=True, slots=True)
+class NotMeasured:
+    """Nobody timed the kernels that were asked for; ``reason`` says which."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Kernels:
     """Seconds of one forward pass by kind of kernel, over all layers."""
 
@@ -58,6 +65,28 @@ class Kernels:
     layers: Array
     all_reduce: Array
     lm_head: Array
+
+    def terms(self, *, bound_by_memory: Array, host: tuple[Array, Array]) -> Terms:
+        """Return the terms of the pass.
+
+        Args:
+            bound_by_memory: Whether reading the weights takes longer than multiplying, which
+                the times do not tell.
+            host: Seconds of sampling and of the scheduler.
+        """
+        sampling, scheduler = host
+        return Terms(
+            weights=np.where(bound_by_memory, self.products, 0.0),
+            compute=np.where(bound_by_memory, 0.0, self.products),
+            attention=self.attention,
+            layers=self.layers,
+            all_reduce=self.all_reduce,
+            lm_head=self.lm_head,
+            sampling=sampling,
+            scheduler=scheduler,
+            draft=as_array(0.0),
+            round_trip=as_array(0.0),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,7 +143,9 @@ class MeasuredTable:
         )
 
 
-def _place(sizes: Array, size: Array) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.intp]], Array]:
+def _place(
+    sizes: Array, size: Array
+) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.intp]], Array]:
     """Return the piece that each size lies in, and how far; beyond the end more than 1."""
     index = np.clip(np.searchsorted(sizes, size, side="right") - 1, 0, len(sizes) - 2)
     share = (size - sizes[index]) / (sizes[index + 1] - sizes[index])

@@ -239,7 +239,7 @@ def _abandon(server: RunningServer, tools: ServeTools) -> None:
 def _await_ready(server: RunningServer, tools: ServeTools, *, limit_s: float) -> None:
     started = tools.clock.now()
     while not _is_ready(server, tools):
-        if tools.stop.pressed:
+        if tools.stop.pressed or _stopped_by_command(server, tools):
             raise KeyboardInterrupt
         _tell_log(server, tools, started=started)
         _require_alive(server)

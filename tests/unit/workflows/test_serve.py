@@ -212,6 +212,20 @@ def test_being_told_to_stop_while_loading_is_an_interrupt() -> None:
     assert world.records.record is None
 
 
+def test_specdeploy_stop_while_loading_is_an_interrupt_and_no_failure() -> None:
+    server = FakeServer([LOADING, LOADING], ready_after=99, status=0)
+    world = serving_world(server)
+
+    def stop(seconds: float) -> None:
+        del seconds
+        world.records.write(server.record.evolve(state="stopping"))
+
+    world.clock.on_sleep = stop
+    with pytest.raises(KeyboardInterrupt):
+        serve(SPEC, world.tools, on_ready=lambda _: None)
+    assert server.stopped == ["killed"]
+
+
 def test_being_told_twice_kills_at_once() -> None:
     server = FakeServer()
     world = serving_world(server)

@@ -200,10 +200,22 @@ def _gpus(question: DoctorQuestion) -> Iterator[DoctorLine]:
             f"{machine.cuda_version or 'not told'}, {len(machine.devices)} visible",
             "update the driver when TensorRT-LLM asks for a newer CUDA",
         )
+        yield from _named_instead(question)
     for place, device in enumerate(machine.devices):
         yield _gpu(place, device)
     for note in machine.notes:
         yield _line("GPUs", "warning", note, "see `nvidia-smi -L` for what is installed")
+
+
+def _named_instead(question: DoctorQuestion) -> Iterator[DoctorLine]:
+    if question.gpu is not None:
+        [planned] = planning_gpus(question.machine, question.gpu)
+        yield _line(
+            "plans",
+            "ok",
+            f"start from {planned.name}, {_mib(planned.bytes)}, as named, and not from what is here",
+            "leave out --gpu and hardware.gpu to plan for the GPUs that are here",
+        )
 
 
 def _no_gpu(question: DoctorQuestion, error: str) -> DoctorLine:

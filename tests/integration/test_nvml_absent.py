@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pynvml
 import pytest
 from nvml_stand_in.library import (
     LOST,
@@ -186,3 +187,32 @@ def test_a_machine_without_proc_still_tells_its_gpus(machine: ScriptedMachine) -
     machine.prober(a_machine(a_gpu()))
     found = NvmlProbe({}, proc=machine.folder / "nowhere").probe()
     assert (only(found).wsl, only(found).free_bytes) == (False, 39 * GIB)
+
+
+# The stand-in is as strict as the driver.
+
+
+def test_the_stand_in_refuses_another_version_of_a_structure(machine: ScriptedMachine) -> None:
+    machine.prober(a_machine(a_gpu()))
+    pynvml.nvmlInit()
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        with pytest.raises(pynvml.NVMLError) as caught:
+            pynvml.nvmlDeviceGetMemoryInfo(handle, 0x01000028)
+        assert caught.value.value == pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def test_the_stand_in_answers_nothing_before_it_is_started(machine: ScriptedMachine) -> None:
+    machine.prober(a_machine(a_gpu()))
+    with pytest.raises(pynvml.NVMLError) as caught:
+        pynvml.nvmlDeviceGetCount()
+    assert caught.value.value == pynvml.NVML_ERROR_UNINITIALIZED
+
+
+def test_every_probe_ends_nvml_again(machine: ScriptedMachine) -> None:
+    machine.probe(a_machine(a_gpu()))
+    with pytest.raises(pynvml.NVMLError) as caught:
+        pynvml.nvmlDeviceGetCount()
+    assert caught.value.value == pynvml.NVML_ERROR_UNINITIALIZED

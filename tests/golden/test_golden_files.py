@@ -5,7 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from goldens import GOLDENS, PLACEHOLDER, REPOSITORIES, Golden, differences, repository, write
+from goldens import (
+    GOLDENS,
+    PLACEHOLDER,
+    REPOSITORIES,
+    Golden,
+    differences,
+    documents,
+    repository,
+    write,
+)
+from releases import profiles
 
 from specdeploy.adapters.triton_config import parse_model_config
 from specdeploy.core.artifacts import REPOSITORY_RECORD, compare_files
@@ -73,3 +83,23 @@ def test_the_comparison_names_what_is_missing_different_and_extra(tmp_path: Path
     ]
     write(golden)
     assert list(differences(golden)) == []
+
+
+def test_a_document_among_others_leaves_them_alone(tmp_path: Path) -> None:
+    golden = Golden(tmp_path, lambda: {"made.md": "made\n"}, whole=False)
+    (tmp_path / "written.md").write_text("by hand\n")
+    write(golden)
+    assert (tmp_path / "written.md").read_text() == "by hand\n"
+    assert list(differences(golden)) == []
+    (tmp_path / "made.md").write_text("changed\n")
+    assert list(differences(golden)) == [f"{tmp_path}/made.md differs"]
+
+
+def test_the_document_of_releases_names_every_profile_and_container() -> None:
+    text = documents()["releases.md"]
+    assert isinstance(text, str)
+    for profile in profiles():
+        assert f"| {profile.name} |" in text
+        assert f"### {profile.name}\n" in text
+        assert all(f"| {tag} | {c.trtllm} |" in text for tag, c in profile.containers.items())
+        assert all(entry.issue in text for entry in profile.known_bad.values())

@@ -1,4 +1,4 @@
-"""What is installed from a wheel renders as a checkout does."""
+"""What is installed from a wheel has the data of a checkout and renders as it does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.full
-def test_a_wheel_brings_the_templates_and_finds_them(tmp_path: Path) -> None:
+def test_a_wheel_brings_templates_and_release_profiles_and_finds_them(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", tmp_path, str(ROOT)],
         check=True,
@@ -21,7 +21,11 @@ def test_a_wheel_brings_the_templates_and_finds_them(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("specdeploy-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
-    script = "from specdeploy.adapters.templates import template_root; print(template_root())"
+    script = """
+from specdeploy.adapters import release_files, templates
+print(templates.template_root())
+print(release_files.RELEASES, len(release_files.read_release_profiles()))
+"""
     result = subprocess.run(
         [sys.executable, "-c", script],
         cwd=tmp_path / "site",
@@ -29,7 +33,10 @@ def test_a_wheel_brings_the_templates_and_finds_them(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    found = Path(result.stdout.strip())
+    root, releases = result.stdout.splitlines()
+    found = Path(root)
     assert found == tmp_path / "site/specdeploy/templates"
+    count = len(list((ROOT / "specdeploy/releases").glob("*.yaml")))
+    assert releases == f"{tmp_path / 'site/specdeploy/releases'} {count}"
     sources = {p.relative_to(ROOT / "templates") for p in (ROOT / "templates").rglob("*.j2")}
     assert sources <= {p.relative_to(found) for p in found.rglob("*.j2")}

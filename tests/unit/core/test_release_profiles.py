@@ -10,7 +10,6 @@ from releases import profile_for, profiles, tables
 
 from specdeploy.core.precision import PRECISIONS
 from specdeploy.core.release_profile import ReleaseProfile
-from specdeploy.core.schedule import schedule_meaning
 from specdeploy.core.versions import parse_version
 
 ENGINE = [profile for profile in profiles() if "engine" in profile.paths]
@@ -166,9 +165,12 @@ def test_the_length_of_mtp_is_written_under_both_keys_until_one_is_enough() -> N
     assert keys["1.3rc20"] == keys["1.3rc27"] == keys["1.4"] == ["max_draft_len"]
 
 
-@pytest.mark.parametrize("version", ["1.0.0", "1.1.0", *tables()["llmapi"]])
-def test_the_schedule_means_what_the_planner_of_schedules_takes_it_for(version: str) -> None:
-    assert profile_for(version).draft_len_schedule.keys == schedule_meaning(version)
+@pytest.mark.parametrize("profile", profiles(), ids=named)
+def test_a_schedule_has_the_rules_of_its_keys(profile: ReleaseProfile) -> None:
+    schedule = profile.draft_len_schedule
+    assert schedule.must_contain_one is (schedule.keys == "lower")
+    assert schedule.off_beyond_last is (schedule.keys == "upper")
+    assert bool(schedule.methods) is (schedule.keys != "absent")
 
 
 @pytest.mark.parametrize("profile", ENGINE, ids=named)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specdeploy.core.speed.load import Array, Terms, as_array
 
@@ -24,7 +25,7 @@ class Curve:
     def at(self, size: Array) -> Array:
         """Return the seconds at ``size``; the last piece goes on, below the first it is level."""
         index, share = _place(self.sizes, size)
-        return self.seconds[index] * (1.0 - share) + self.seconds[index + 1] * share
+        return _between(self.seconds[index], self.seconds[index + 1], share)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,9 +45,9 @@ class Surface:
     def at(self, row: Array, column: Array) -> Array:
         """Return the seconds at a point; outside as ``Curve.at``."""
         (i, down), (j, right) = _place(self.rows, row), _place(self.columns, column)
-        upper = self.seconds[i, j] * (1.0 - right) + self.seconds[i, j + 1] * right
-        lower = self.seconds[i + 1, j] * (1.0 - right) + self.seconds[i + 1, j + 1] * right
-        return upper * (1.0 - down) + lower * down
+        here = _between(self.seconds[i, j], self.seconds[i, j + 1], right)
+        below = _between(self.seconds[i + 1, j], self.seconds[i + 1, j + 1], right)
+        return _between(here, below, down)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Kernels:
     all_reduce: Array
     lm_head: Array
 
-    def terms(self, *, bound_by_memory: Array, host: tuple[Array, Array]) -> Terms:
+    def terms(self, *, bound_by_memory: NDArray[np.bool_], host: tuple[Array, Array]) -> Terms:
         """Return the terms of the pass.
 
         Args:
@@ -143,10 +144,13 @@ class MeasuredTable:
         )
 
 
-def _place(
-    sizes: Array, size: Array
-) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.intp]], Array]:
+def _place(sizes: Array, size: Array) -> tuple[NDArray[np.intp], Array]:
     """Return the piece that each size lies in, and how far; beyond the end more than 1."""
     index = np.clip(np.searchsorted(sizes, size, side="right") - 1, 0, len(sizes) - 2)
-    share = (size - sizes[index]) / (sizes[index + 1] - sizes[index])
+    share: Array = (size - sizes[index]) / (sizes[index + 1] - sizes[index])
     return index, np.maximum(share, 0.0)
+
+
+def _between(first: Array, second: Array, share: Array) -> Array:
+    between: Array = first * (1.0 - share) + second * share
+    return between

@@ -213,7 +213,7 @@ def _named_instead(question: DoctorQuestion) -> Iterator[DoctorLine]:
         yield _line(
             "plans",
             "ok",
-            f"start from {planned.name}, {_mib(planned.bytes)}, as named, and not from what is here",
+            f"start from {planned.name}, {_mib(planned.bytes)}, as named, not from what is here",
             "leave out --gpu and hardware.gpu to plan for the GPUs that are here",
         )
 

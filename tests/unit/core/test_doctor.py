@@ -220,7 +220,7 @@ def test_without_a_gpu_plans_go_on_from_the_named_one(runtime: str, status: str)
 def test_a_named_gpu_stands_before_those_that_are_here() -> None:
     report = judged(gpu=find_gpu("t4"))
     assert line(report, "plans").found == (
-        "start from t4, 15,360 MiB, as named, and not from what is here"
+        "start from t4, 15,360 MiB, as named, not from what is here"
     )
     assert [gpu.name for gpu in report.planning] == ["t4"]
     assert "plans" not in [told.name for told in judged().lines]

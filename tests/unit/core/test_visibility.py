@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from torch.cuda import _parse_visible_devices
 
 from specdeploy.core.visibility import (
     Choice,
@@ -177,11 +174,3 @@ def test_the_order_is_certain_when_all_gpus_are_alike() -> None:
 
 def test_a_machine_without_gpus_has_nothing_to_see() -> None:
     assert visible_devices([], {}) == Visibility(())
-
-
-@given(st.lists(st.sampled_from(["0", "1", "2", " 3", "-1", "junk", "", "+2", "1x"]), min_size=1))
-def test_index_lists_are_read_as_pytorch_reads_them(entries: list[str]) -> None:
-    asked = ",".join(entries)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CUDA_VISIBLE_DEVICES", asked)
-        assert indices(seen(asked)) == _parse_visible_devices()

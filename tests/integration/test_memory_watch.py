@@ -123,3 +123,10 @@ def test_without_a_driver_nothing_is_watched_and_the_reason_is_told(
         pass
     assert watch.uses() == []
     assert "not loaded" in (watch.error or "")
+
+
+def test_a_probe_meanwhile_does_not_end_the_watch(machine: ScriptedMachine) -> None:
+    probe = machine.prober(a_machine(a_gpu(memory=used(10, 20, 40))))
+    with NvmlMemoryWatch(probe, interval_s=NEVER_S) as watch:
+        assert probe.probe().devices[0].used_bytes == 20
+    assert figures(watch.uses()[0]) == (10, 40, 2)

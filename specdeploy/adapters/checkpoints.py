@@ -33,6 +33,9 @@ from specdeploy.errors import CheckpointError
 CONFIG: Final = "config.json"
 INDEX: Final = "model.safetensors.index.json"
 SINGLE: Final = "model.safetensors"
+# Endings of what a converter and a tokenizer read beside the weights, and nothing else: a
+# README makes no engine stale.
+SIDE_FILES: Final = (".json", ".jinja", ".model", ".tiktoken", ".py", "merges.txt", "vocab.txt")
 TOKENIZER_FILES: Final = (
     "tokenizer.json",
     "tokenizer_config.json",

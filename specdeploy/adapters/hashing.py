@@ -18,7 +18,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, final
 
-from specdeploy.adapters.checkpoints import checked_directory, list_pickles, list_weight_files
+from specdeploy.adapters.checkpoints import (
+    SIDE_FILES,
+    checked_directory,
+    list_pickles,
+    list_weight_files,
+)
 from specdeploy.core.build import InputFile
 from specdeploy.core.repository import FileEntry
 from specdeploy.errors import ArtifactError, CheckpointError
@@ -26,9 +31,6 @@ from specdeploy.errors import ArtifactError, CheckpointError
 CHUNK_BYTES: Final = 1 << 20
 SETTLED_S: Final = 2.0
 REMEMBERED_FILES: Final = 4096
-
-# What a converter and a tokenizer read, and nothing else: a README makes no engine stale.
-SIDE_FILES: Final = (".json", ".jinja", ".model", ".tiktoken", ".py", "merges.txt", "vocab.txt")
 
 
 @final

@@ -6,10 +6,15 @@ import sys
 from pathlib import Path
 from typing import Final, final
 
-from specdeploy.adapters.checkpoints import CONFIG, TOKENIZER_FILES, list_weight_files
+from specdeploy.adapters.checkpoints import (
+    CONFIG,
+    SIDE_FILES,
+    TOKENIZER_FILES,
+    list_weight_files,
+)
 from specdeploy.errors import CheckpointError, ConfigError
 
-_PLANNING: Final = ("*.json", "*.jinja", "*.model", "*.tiktoken", "merges.txt", "vocab.txt")
+_PLANNING: Final = tuple(f"*{ending}" for ending in SIDE_FILES)
 _WEIGHTS: Final = ("*.safetensors", "*.safetensors.index.json")
 
 

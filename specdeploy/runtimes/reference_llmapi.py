@@ -7,12 +7,13 @@ from typing import Final
 
 from specdeploy.core.build import EnginePaths
 from specdeploy.core.deployment import Deployment
+from specdeploy.core.models import PRECISION_OF_DTYPE
 from specdeploy.core.repository import FileToCopy, FileToRender, RepositoryPlan
 from specdeploy.runtimes.reference_limits import MAX_DRAFT_LENGTH
 
 MODEL: Final = "tensorrt_llm"
 
-_DTYPES: Final[Mapping[str, str]] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+_DTYPES: Final = {precision: dtype for dtype, precision in PRECISION_OF_DTYPE.items()}
 
 _COPIES: Final[Mapping[str, tuple[str, ...]]] = {
     "llmapi/tensorrt_llm/1": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,20 @@ def test_the_library_finds_a_snapshot_in_its_own_cache(
     (folder / "refs" / "main").write_text(revision)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     assert HubFiles().resolve("org/name") == folder / "snapshots" / revision
+
+
+@pytest.mark.parametrize("name", ["config.json", "modeling_own.py", "merges.txt", "w.safetensors"])
+def test_every_kind_of_file_that_a_build_reads_is_asked_for(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = pytest.importorskip("huggingface_hub")
+    asked: list[str] = []
+
+    def snapshot_download(repo_id: str, *, allow_patterns: list[str], **_: object) -> str:
+        del repo_id
+        asked.extend(allow_patterns)
+        return str(tmp_path)
+
+    monkeypatch.setattr(library, "snapshot_download", snapshot_download)
+    HubFiles(weights=True).resolve("org/name")
+    assert any(fnmatch(name, pattern) for pattern in asked)

@@ -13,6 +13,7 @@ SCHEMAS: Final[Mapping[str, str]] = {
     "config": "specdeploy.core.config:Config",
     "acceptance": "specdeploy.core.acceptance:AcceptanceProfile",
     "tuning": "specdeploy.core.tuning:Tuning",
+    "tuning-report": "specdeploy.core.tuning:TuningReport",
     "calibration": "specdeploy.core.speed.calibration:Calibration",
     "build-plan": "specdeploy.core.build:BuildPlan",
     "build-report": "specdeploy.core.artifacts:BuildReport",

@@ -158,7 +158,7 @@ def _notes(tiers: Sequence[ScheduleTier], *, floor: int, meaning: Meaning) -> It
     if meaning == "unknown":
         yield "set runtime.trtllm_version to have draft_len_schedule in the words of that release"
     elif meaning == "absent":
-        yield "this TensorRT-LLM release has no draft_len_schedule: the tiers are for you alone"
+        yield "nothing here reads a draft_len_schedule: the tiers are for you alone"
     if floor and tiers[-1].draft_length == floor:
         yield f"never below {floor}: the drafter's state goes stale while nothing is drafted"
     if tiers[0].draft_length and not tiers[-1].draft_length:

@@ -1,10 +1,16 @@
-"""The part of ``tuning.json`` that fills values written ``auto``."""
+"""``tuning.json``: the part that a build reads, and everything that ``tune`` says beside it."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import ConfigDict, Field
 
+from specdeploy.core.config import Objective
+from specdeploy.core.memory_records import MemoryPlan
 from specdeploy.core.record import Document, Record
+from specdeploy.core.repository import Method, Shape
+from specdeploy.core.schedule import DraftLengthSchedule
 
 
 class TuningChoice(Record):
@@ -35,3 +41,153 @@ class TuningFile(Record):
     path: str
     content_digest: str = Field(description="SHA-256 of the whole file's JSON in canonical form.")
     choice: TuningChoice
+
+
+class Predicted(Record):
+    """A predicted number and where ``level`` of measurements are expected."""
+
+    value: float
+    low: float
+    high: float
+    level: float
+
+
+class ChosenPoint(Record):
+    """One feasible combination of every setting; the first four are what a build reads."""
+
+    draft_length: int = Field(description="0: no draft is loaded.")
+    max_batch_size: int
+    max_num_tokens: int
+    max_seq_len: int
+    method: Method
+    draft: str | None = Field(description="The draft's name; null for none and prompt lookup.")
+    target_tp: int
+    draft_tp: int | None
+    draft_apart: bool = Field(description="The draft is on GPUs of its own.")
+    target_kv_dtype: str
+    draft_kv_dtype: str | None
+    draft_kv_share: float | None = Field(
+        description="Share of KV memory for the draft's pool; null: equal token capacity."
+    )
+    gpus: int
+    concurrency: int = Field(description="Requests in flight that the numbers are for.")
+    resident: int = Field(description="Requests that memory holds at once; others wait.")
+    e2e_ms: float = Field(description="Mean time of a whole request.")
+    requests_per_s: float
+    gpu_s_per_request: float
+    memory_bytes: int = Field(description="On the GPU with the least room.")
+
+
+class ConcurrencyRow(Record):
+    """What to do at one number of requests in flight, on a server sized for it."""
+
+    concurrency: int
+    draft_length: int = Field(description="Best here; 0: no draft.")
+    speedup: Predicted = Field(
+        description="Of tokens per second per request, against a server with no draft loaded."
+    )
+    whole_request_gain: float = Field(
+        description="Time of a whole request without a draft / with it; waiting counts."
+    )
+    tokens_per_step: float
+    tpot_ms: float
+    ttft_ms: float
+    baseline_tpot_ms: float
+    baseline_ttft_ms: float
+    tokens_per_s: float = Field(description="Output tokens of all requests together.")
+    resident: int = Field(description="Requests that memory holds at once.")
+    memory_bytes: int = Field(description="On the GPU with the least room.")
+    break_even_acceptance: float | None = Field(
+        description="Least acceptance that pays here; null: not even 1 does."
+    )
+
+
+class IfRow(Record):
+    """What would be chosen if acceptance were so."""
+
+    acceptance: float
+    concurrency: int
+    draft_length: int
+    speedup: float
+
+
+class AcceptanceFlip(Record):
+    """The best draft length changes where an acceptance is under, or over, a value."""
+
+    side: Literal["under", "over"]
+    acceptance: float
+    draft_length: int
+
+
+class CategorySensitivity(Record):
+    """How the choice moves with the acceptance of one kind of request."""
+
+    category: str
+    acceptance: Predicted = Field(description="As one number for every position.")
+    flips: list[AcceptanceFlip]
+    regret: float = Field(
+        description="Share of time lost by keeping the choice, at worst inside the interval."
+    )
+
+
+class RequestCost(Record):
+    """What one request costs; money only when the price of a GPU hour is given."""
+
+    gpu_s: float
+    money: float | None
+
+
+class CostComparison(Record):
+    """A request without and with speculation, each on its own best server."""
+
+    price_per_gpu_hour: float | None
+    classic: RequestCost | None = Field(description="null: no such server is feasible.")
+    speculative: RequestCost | None
+
+
+class DraftStepCost(Record):
+    """One draft step against one target step, at one tensor parallelism of the draft."""
+
+    tp: int
+    step_ms: float
+    cost_ratio: float = Field(description="Draft step / target step.")
+
+
+class DraftCosts(Record):
+    """What a draft costs, and whether it can pay at an acceptance of 0.7."""
+
+    parameter_ratio: float = Field(description="Parameters, draft / target.")
+    by_tp: list[DraftStepCost]
+    warning: str | None = None
+
+
+class TuningReport(Document):
+    """What ``specdeploy tune`` finds. A build reads ``choice`` of it, as ``Tuning``."""
+
+    verdict: Literal["speculate", "off"]
+    reason: str
+    target: str
+    gpu: str
+    gpu_count: int
+    objective: Objective
+    shape: Shape
+    acceptance_source: str | None = Field(description="null: no acceptance is known.")
+    choice: ChosenPoint
+    classic: ChosenPoint | None = Field(description="The best point with no draft loaded.")
+    frontier: list[ChosenPoint] = Field(
+        description="No other point beats these in time, cost and rate at once."
+    )
+    by_concurrency: list[ConcurrencyRow]
+    crossover: int | None = Field(
+        description="Requests in flight from which on no draft is better; null: not seen."
+    )
+    if_acceptance: list[IfRow] = []
+    sensitivity: list[CategorySensitivity] = []
+    schedule: DraftLengthSchedule | None = None
+    draft_costs: DraftCosts | None = None
+    cost: CostComparison
+    memory: MemoryPlan
+    combinations: int
+    rejected: dict[str, int] = Field(description="How many combinations lost, by reason.")
+    assumptions: list[str]
+    warnings: list[str] = []

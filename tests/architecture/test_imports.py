@@ -29,7 +29,8 @@ MAY_IMPORT = {
 }
 PURE_LIBRARIES = {
     *("__future__", "abc", "bisect", "codecs", "collections", "dataclasses", "difflib", "enum"),
-    *("fractions", "functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "re"),
+    *("fractions", "functools", "hashlib", "heapq", "html", "itertools", "json", "math"),
+    *("operator", "re"),
     *("posixpath", "statistics", "string", "struct", "textwrap", "types", "typing", "unicodedata"),
     *("pydantic", "pydantic_core", "typing_extensions", "numpy"),
 }

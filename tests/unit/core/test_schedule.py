@@ -78,7 +78,8 @@ def test_stopping_is_said_to_cost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reading", "said"), [(ABSENT, "no draft_len_schedule"), (None, "trtllm_version")]
+    ("reading", "said"),
+    [(ABSENT, "nothing here reads a draft_len_schedule"), (None, "trtllm_version")],
 )
 def test_a_release_without_the_key_gets_none(reading: DraftLenSchedule | None, said: str) -> None:
     schedule = planned(reading)

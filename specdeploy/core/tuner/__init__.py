@@ -1,0 +1,1 @@
+"""The joint search: every setting at once, and what the answer depends on."""

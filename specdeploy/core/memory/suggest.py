@@ -85,12 +85,9 @@ def _candidates(request: MemoryRequest, largest: int) -> Iterator[Candidate]:
 
 def _limit(request: MemoryRequest) -> Iterator[Candidate]:
     """Yield the smallest share with which one request fits."""
-    uses = uses_of(request, sizes_of(request))
-    if request.fractions is not None or any(use.fixed >= use.budget for use in uses):
-        return
-    needed = max(_share(use, request.limit) for use in uses)
-    share = math.ceil(needed * _SHARE_STEPS) / _SHARE_STEPS
-    if request.limit.share < share <= _LARGEST_SHARE:
+    shares = [_share(use, request.limit) for use in uses_of(request, sizes_of(request))]
+    share = math.ceil(max(shares) * _SHARE_STEPS) / _SHARE_STEPS
+    if request.fractions is None and request.limit.share < share <= _LARGEST_SHARE:
         limit = MemoryLimit(request.limit.of, share)
         text = f"raise the memory limit to {limit}"
         yield Candidate("memory_limit", share, text, replace(request, limit=limit))
@@ -98,7 +95,7 @@ def _limit(request: MemoryRequest) -> Iterator[Candidate]:
 
 def _share(use: Use, limit: MemoryLimit) -> float:
     if limit.of == "free":
-        return int(use.needed) / (use.budget - int(use.fixed))
+        return int(use.needed) / max(1, use.budget - int(use.fixed))
     held = use.seat.memory.held_bytes
     return (int(use.fixed) + int(use.needed) + held) / use.seat.memory.total_bytes
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from specdeploy.core.speed import Constants
-from specdeploy.core.speed.measured import Errors, Measured, errors_of
+from specdeploy.core.speed.measured import Errors, Measured, errors_of, joined
 from speed_fit.rows import Deployments, Key
 
 FOLDS: Final = 5
@@ -49,3 +49,9 @@ def errors_by_deployment(
 ) -> dict[Key, Errors]:
     """Return the errors of each deployment with its own constants."""
     return {key: errors_of([group], constants[key]) for key, group in sorted(groups.items())}
+
+
+def errors_by_fold(groups: Deployments, folds: Sequence[Sequence[Key]], fit: Fit) -> list[Errors]:
+    """Return the errors of each fold by constants fitted without it."""
+    each = errors_by_deployment(groups, constants_without(groups, folds, fit))
+    return [joined([each[key] for key in fold]) for fold in folds]

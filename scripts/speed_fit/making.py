@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+import numpy as np
 from environment import ROOT
 
-from specdeploy.core.speed.measured import Errors, joined
 from speed_fit.fits import DENSE, DRAFTING, EXPERTS, fit_dense, fit_drafting, fit_experts
-from speed_fit.folds import Fit, constants_without, errors_by_deployment, five_folds
+from speed_fit.folds import Fit, errors_by_fold, five_folds
 from speed_fit.published import read_points
 from speed_fit.rows import Deployments, read_deployments, read_rows, split_by_kind
-from speed_fit.spread import LEVEL, Factors, factors_of, unseen_speedups
+from speed_fit.spread import LEVEL, Factors, factors_of, share_to_ask_for, unseen_speedups
 
 TARGET: Final = ROOT / "specdeploy" / "core" / "speed" / "fitted.py"
 # Constants are written with this many digits, and compared to this share.
@@ -33,16 +33,10 @@ def fit_all() -> tuple[dict[str, float], Spread]:
     values = {name: drafting.values()[name] for name in (*DENSE, *EXPERTS, *DRAFTING)}
     speedup = factors_of(unseen_speedups(points, routed))
     spread = {
-        "dense": _spread(unseen(dense, fit_dense), speedup),
-        "experts": _spread(unseen(experts, partial(fit_experts, dense=served)), speedup),
+        "dense": _spread(dense, fit_dense, speedup),
+        "experts": _spread(experts, partial(fit_experts, dense=served), speedup),
     }
     return values, spread
-
-
-def unseen(groups: Deployments, fit: Fit) -> Errors:
-    """Return the errors of every deployment by constants fitted without its fold."""
-    constants = constants_without(groups, five_folds(groups), fit)
-    return joined(list(errors_by_deployment(groups, constants).values()))
 
 
 def differences(
@@ -87,12 +81,13 @@ def as_python(values: Mapping[str, float], spread: Spread) -> str:
     )
 
 
-def _spread(errors: Errors, speedup: Factors) -> dict[str, Factors]:
-    return {
-        "ttft": factors_of(errors.ttft),
-        "tpot": factors_of(errors.tpot),
-        "speedup": speedup,
-    }
+def _spread(groups: Deployments, fit: Fit, speedup: Factors) -> dict[str, Factors]:
+    folds = errors_by_fold(groups, five_folds(groups), fit)
+    found = {"speedup": speedup}
+    for number in ("ttft", "tpot"):
+        errors = [getattr(fold, number) for fold in folds]
+        found[number] = factors_of(np.concatenate(errors), share_to_ask_for(errors))
+    return found
 
 
 def _flat(values: Mapping[str, float], spread: Spread) -> dict[str, float]:

@@ -13,24 +13,39 @@ from speed_fit.fits import fit_drafting
 from speed_fit.published import PublishedPoint, curves_of
 
 LEVEL: Final = 0.8
+_SHARES: Final = (0.8, 0.82, 0.84, 0.86, 0.88, 0.9, 0.92, 0.94, 0.96, 0.98)
 Factors = tuple[float, float]
 
 
-def factors_of(errors: NDArray[np.float64]) -> Factors:
-    """Return what to multiply a prediction with to get the ends of its interval.
+def factors_of(errors: NDArray[np.float64], share: float = LEVEL) -> Factors:
+    """Return what to multiply a prediction with so that ``share`` of ``errors`` lie inside.
 
-    ``errors`` are predicted / measured - 1 of unseen points; ``LEVEL`` of them lie inside, as
-    many above as below. The prediction itself is always inside.
+    ``errors`` are predicted / measured - 1 of unseen points; as many lie above as below. The
+    prediction itself is always inside.
     """
     ratios = 1.0 / (1.0 + errors[~np.isnan(errors)])
-    low, high = np.quantile(ratios, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(ratios, [(1 - share) / 2, (1 + share) / 2])
     return min(float(low), 1.0), max(float(high), 1.0)
 
 
-def coverage(errors: NDArray[np.float64], factors: Factors) -> float:
-    """Return the share of points inside the interval."""
-    ratios = 1.0 / (1.0 + errors[~np.isnan(errors)])
-    return float(np.mean((ratios >= factors[0]) & (ratios <= factors[1])))
+def share_to_ask_for(folds: Sequence[NDArray[np.float64]]) -> float:
+    """Return the least share for which ``LEVEL`` of each fold lie inside the others' interval.
+
+    Points of one deployment err alike, so that an interval made from some deployments holds
+    fewer of another's points than of their own.
+    """
+    return next((share for share in _SHARES if nested_coverage(folds, share) >= LEVEL), 1.0)
+
+
+def nested_coverage(folds: Sequence[NDArray[np.float64]], share: float) -> float:
+    """Return how many points lie inside an interval that was made without their fold."""
+    inside = []
+    for i, mine in enumerate(folds):
+        others = np.concatenate([errors for j, errors in enumerate(folds) if j != i])
+        low, high = factors_of(others, share)
+        ratios = 1.0 / (1.0 + mine[~np.isnan(mine)])
+        inside.append((ratios >= low) & (ratios <= high))
+    return float(np.mean(np.concatenate(inside)))
 
 
 def unseen_speedups(points: Sequence[PublishedPoint], served: Constants) -> NDArray[np.float64]:

@@ -75,7 +75,7 @@ class NvmlProbe:
             DeviceLostError: the device has gone.
         """
         told = nvml.memory(handle)
-        coherent = nvml.is_coherent(handle)
+        coherent = told is None and nvml.is_coherent(handle)
         if has_unified_memory(handle.name, answered=told is not None, coherent=coherent):
             host = self.host_memory()
             total, free = host.total_bytes, host.available_bytes

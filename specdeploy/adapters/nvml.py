@@ -1,7 +1,7 @@
 """Asks NVML about GPUs; the only module that imports pynvml.
 
 A question that a driver or device does not answer is answered with None. What pynvml does was
-read in nvidia-ml-py 12.535 to 13.615: ``nvmlInit`` loads ``libnvidia-ml.so.1`` and calls
+read in nvidia-ml-py 12.550 to 13.615: ``nvmlInit`` loads ``libnvidia-ml.so.1`` and calls
 ``nvmlInitWithFlags``; a function that the library lacks raises as if it had returned
 FUNCTION_NOT_FOUND; lists of processes are asked for with ``_v3`` names.
 """

@@ -108,8 +108,8 @@ def test_a_memory_that_nobody_tells_has_no_figures(machine: ScriptedMachine) -> 
 
 
 def test_a_device_that_goes_away_keeps_what_was_seen(machine: ScriptedMachine) -> None:
-    # Three questions find the device, one asks for its MIG mode, two are one sample.
-    probe = machine.prober(a_machine(a_gpu(memory=used(10, 90), lost_after=6)))
+    # Three questions find the device, one asks for its MIG mode, one is a sample.
+    probe = machine.prober(a_machine(a_gpu(memory=used(10, 90), lost_after=5)))
     with NvmlMemoryWatch(probe, interval_s=NEVER_S) as watch:
         pass
     assert figures(watch.uses()[0]) == (10, 10, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pynvml
 import pytest
 from nvml_stand_in.library import (
     NO_PERMISSION,
@@ -120,6 +121,9 @@ def test_a_gb10_has_the_systems_memory_whatever_the_driver_answers(
     assert plannable_bytes(device) == 121_411_960_832 - 13_066_316_595
 
 
+@pytest.mark.skipif(
+    not hasattr(pynvml, "nvmlDeviceGetAddressingMode"), reason="this nvidia-ml-py cannot ask"
+)
 def test_a_coherent_gpu_that_tells_no_memory_has_the_systems(machine: ScriptedMachine) -> None:
     gpu = a_gpu(name="NVIDIA N1X", addressing_mode=2, memory=NOT_SUPPORTED)
     device = only(machine.probe(a_machine(gpu), meminfo=SPARK_MEMINFO))

@@ -13,6 +13,7 @@ import pytest
 from nvml_stand_in.library import (
     LOST,
     NO_PERMISSION,
+    NOT_SUPPORTED,
     SCRIPT_VARIABLE,
     SONAME,
     ScriptedMachine,
@@ -165,9 +166,10 @@ def test_a_driver_that_refuses_the_newer_structure_is_asked_for_the_older(
 def test_an_older_binding_without_a_function_asks_for_less(
     machine: ScriptedMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr("pynvml.nvmlDeviceGetAddressingMode")
-    monkeypatch.delattr("pynvml.nvmlMemory_v2")
-    device = only(machine.probe(a_machine(a_gpu(addressing_mode=2))))
+    monkeypatch.delattr(pynvml, "nvmlDeviceGetAddressingMode", raising=False)
+    monkeypatch.delattr(pynvml, "nvmlMemory_v2")
+    device = only(machine.probe(a_machine(a_gpu())))
+    assert only(machine.probe(a_machine(a_gpu(memory=NOT_SUPPORTED)))).total_bytes is None
     assert (device.free_bytes, device.reserved_bytes) == (39 * GIB, None)
 
 

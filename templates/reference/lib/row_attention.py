@@ -2,19 +2,23 @@
 
 In 16 bit a kernel for several queries adds up in another order than one for a single query,
 which rounds differently, and the difference lives on in the keys and values of later layers.
-The matrix products around it have no such trouble on most processors, and they cost the time.
+The matrix products around it mostly give each row the same bits, and they cost the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 
 _NAME: Final = "row_by_row"
 _SDPA: Final[Callable[..., tuple[torch.Tensor, None]]] = AttentionInterface()["sdpa"]
+
+Row = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""Query, keys and values of one token."""
 
 
 def attend_row_by_row(
@@ -41,16 +45,29 @@ def attend_row_by_row(
     n, length = query.shape[2], key.shape[2]
     if n in {1, length} or options.get("position_bias") is not None:
         return _SDPA(module, query, key, value, attention_mask, **options)
+    rows = [
+        (query[:, :, i : i + 1], key[:, :, :end], value[:, :, :end])
+        for i, end in enumerate(range(length - n + 1, length + 1))
+    ]
     # A token that sees all before it has no mask when it is alone, and another kernel.
-    if attention_mask is not None and bool(attention_mask[..., -1, :].all()):
-        attention_mask = None
-    rows = []
-    for i in range(n):
-        end = length - n + i + 1
-        mask = None if attention_mask is None else attention_mask[:, :, i : i + 1, :end]
-        row = query[:, :, i : i + 1], key[:, :, :end], value[:, :, :end]
-        rows.append(_SDPA(module, *row, mask, **options)[0])
-    return torch.cat(rows, dim=1), None
+    if attention_mask is None or bool(attention_mask[..., -1, :].all()):
+        return _attend_to_all(rows, options.get("scaling")), None
+    mixed = [
+        _SDPA(module, *row, attention_mask[:, :, i : i + 1, : row[1].shape[2]], **options)[0]
+        for i, row in enumerate(rows)
+    ]
+    return torch.cat(mixed, dim=1), None
+
+
+def _attend_to_all(rows: Sequence[Row], scale: float | None) -> torch.Tensor:
+    """Call the kernel that transformers calls for one token, without the way there."""
+    mixed = [
+        scaled_dot_product_attention(
+            query, key, value, scale=scale, enable_gqa=query.shape[1] != key.shape[1]
+        )
+        for query, key, value in rows
+    ]
+    return torch.cat(mixed, dim=2).transpose(1, 2).contiguous()
 
 
 def use_row_attention(model: Any) -> None:  # noqa: ANN401 - transformers is not typed

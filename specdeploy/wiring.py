@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from specdeploy.workflows.check import CheckTools
     from specdeploy.workflows.doctor import DoctorTools
     from specdeploy.workflows.serve import ServeTools
+    from specdeploy.workflows.tune import TuneTools
     from specdeploy.workflows.workbench import Workbench
 
 
@@ -179,4 +180,19 @@ def check_tools() -> CheckTools:
         tokenizers=tokenizer_reader(),
         weights=weights_identifier(),
         hub=hub_resolver(),
+    )
+
+
+def tune_tools() -> TuneTools:
+    """Return what tuning reads with and writes with."""
+    from specdeploy.adapters.release_files import read_release_profiles  # noqa: PLC0415
+    from specdeploy.adapters.tuning_files import LocalTuningFiles  # noqa: PLC0415
+    from specdeploy.workflows.tune import TuneTools  # noqa: PLC0415
+
+    return TuneTools(
+        checkpoints=checkpoint_reader(),
+        hub=hub_resolver(),
+        devices=device_probe(),
+        files=LocalTuningFiles(),
+        releases=read_release_profiles,
     )

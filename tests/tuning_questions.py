@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from planning_models import model_named
+
 from specdeploy.core.acceptance import flat_mix
 from specdeploy.core.config import WorkloadSection
 from specdeploy.core.hardware import find_gpu
 from specdeploy.core.memory import GpuMemory
 from specdeploy.core.tuner.question import Axes, Candidate, Question
 from specdeploy.core.tuner.workload import plan_workload
-from tests.planning_models import model_named
 
 SMALL_AXES = Axes.of(
     draft_length=(1, 2, 4, 8),

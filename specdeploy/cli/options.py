@@ -38,7 +38,9 @@ OVERRIDES: Final = (
     Override("--max-seq-len", ("limits.max_seq_len",), "N|auto", "Prompt + output tokens."),
     Override("--precision", ("target.precision", "draft.precision"), "P", "Of both models."),
     Override("--tp", ("target.tp", "draft.tp"), "N", "Tensor parallelism of both models."),
+    Override("--kv-dtype", ("target.kv_dtype", "draft.kv_dtype"), "K", "KV cache of both models."),
     Override("--gpu", ("hardware.gpu",), "NAME", "The GPU to plan for."),
+    Override("--objective", ("objective",), "O", "latency, throughput or cost."),
     Override("--workspace", ("workspace",), "DIR", "Folder for everything that is made."),
 )
 _FLAGS: Final = {override.flag: override for override in OVERRIDES}

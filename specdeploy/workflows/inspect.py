@@ -31,13 +31,18 @@ def inspect(
         CheckpointError: there is no such checkpoint, or it cannot be read.
         ConfigError: it cannot be served so.
     """
-    path = _locate(request.reference, hub)
+    path = locate(request.reference, hub)
     spec = checkpoints.read_model(path)
     shown = str(path).encode("utf-8", "replace").decode()
     return inspect_model(spec, path=shown, tp=request.tp, kv_dtype=request.kv_dtype)
 
 
-def _locate(reference: str, hub: HubResolver) -> Path:
+def locate(reference: str, hub: HubResolver) -> Path:
+    """Return the directory that a path or a Hub id means.
+
+    Raises:
+        CheckpointError: there is no such checkpoint.
+    """
     if not reference:
         raise CheckpointError("no checkpoint is named")
     # os.path, unlike pathlib, answers for every text that a user may type.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from releases import profile_for
 
 from specdeploy.core.release_profile import DraftLenSchedule
 from specdeploy.core.schedule import (
@@ -14,7 +15,6 @@ from specdeploy.core.schedule import (
     plan_schedule,
     schedule_floor,
 )
-from tests.releases import profile_for
 
 # Batch size -> speed of draft lengths 0 to 4: long drafts pay at small batches only.
 FALLING = {

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from planning_models import model_named
+from releases import profile_for
+from tuning_questions import SMALL_AXES, a_draft, a_question
 
 from specdeploy.core.acceptance import (
     AcceptanceProfile,
@@ -18,9 +21,6 @@ from specdeploy.core.tuner.question import Candidate, Fixed, Question
 from specdeploy.core.tuning import Tuning, TuningReport
 from specdeploy.errors import InfeasiblePlanError
 from specdeploy.units import GIB
-from tests.planning_models import model_named
-from tests.releases import profile_for
-from tests.tuning_questions import SMALL_AXES, a_draft, a_question
 
 TWO_KINDS = AcceptanceProfile(
     categories={

@@ -6,11 +6,11 @@ import re
 from xml.etree import ElementTree as ET
 
 import pytest
+from tuning_questions import SMALL_AXES, a_draft, a_question
 
 from specdeploy.core.tuner.answer import Said, tune
 from specdeploy.core.tuner.plots import plots_of
 from specdeploy.core.tuning import TuningReport
-from tests.tuning_questions import SMALL_AXES, a_draft, a_question
 
 
 def parsed(svg: str) -> ET.Element:

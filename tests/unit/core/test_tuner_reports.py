@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from planning_models import model_named
+from tuning_questions import SMALL_AXES, a_draft, a_question
 
 from specdeploy.core.acceptance import count_acceptance, tokens_per_step
 from specdeploy.core.tuner.agreement import Difference, compare_outputs
@@ -16,8 +18,6 @@ from specdeploy.core.tuner.measured import (
 )
 from specdeploy.core.tuner.question import Fixed
 from specdeploy.core.tuner.space import variants
-from tests.planning_models import model_named
-from tests.tuning_questions import SMALL_AXES, a_draft, a_question
 
 # Llama-3.3-70B tp 8 with Llama-3.2-1B, draft length 5: tokens/s per request by batch.
 LOADS = [

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planning_models import model_named
+from tuning_questions import SMALL_AXES, a_draft, a_question
 
 from specdeploy.core.acceptance import flat_mix
 from specdeploy.core.config import Objective
@@ -22,8 +24,6 @@ from specdeploy.core.tuner.search import SLOWER, best_of, frontier, search
 from specdeploy.core.tuner.space import LOSSY, NO_ACCEPTANCE, Variant, variants
 from specdeploy.errors import ConfigError
 from specdeploy.units import GIB
-from tests.planning_models import model_named
-from tests.tuning_questions import SMALL_AXES, a_draft, a_question
 
 LOOKUP = Candidate("ngram", "ngram", acceptance=flat_mix(0.3))
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,8 +84,3 @@ class TerminalReporter(Reporter):
     @override
     def model_state(self, model: str, state: str, *, seconds: float) -> None:
         self._say(f"  {model}: {state} ({seconds:.1f} s)")
-
-
-def is_terminal() -> bool:
-    """Tell whether stderr is a terminal, where progress may be redrawn."""
-    return sys.stderr.isatty()

@@ -48,8 +48,9 @@ TOKENS: Final = {
 )
 @click.option(
     "--use-draft-logits/--no-use-draft-logits",
-    default=None,
-    help="Whether drafted tokens are accepted by probability.",
+    default=False,
+    show_default=True,
+    help="Require logits of equal width, for acceptance by probability.",
 )
 @click.option("--strict", is_flag=True, help="Exit 3 on warnings too.")
 @json_option
@@ -60,7 +61,7 @@ def command(
     config: Path | None,
     *,
     method: str | None,
-    use_draft_logits: bool | None,
+    use_draft_logits: bool,
     strict: bool,
     as_json: bool,
     verbose: int,

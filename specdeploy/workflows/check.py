@@ -16,7 +16,7 @@ from specdeploy.core.compat import (
 )
 from specdeploy.core.config import METHODS, ModelSection
 from specdeploy.core.hardware import GpuSpec, find_gpu
-from specdeploy.core.resolution import LoadedConfig, decide, shape_of
+from specdeploy.core.resolution import LoadedConfig, decide
 from specdeploy.errors import CheckpointError, ConfigError
 from specdeploy.runtimes import RUNTIMES
 from specdeploy.workflows.deployment import PairPaths, locate_models
@@ -45,12 +45,12 @@ class CheckRequest:
     Attributes:
         settings: The file, the environment and the flags, merged.
         head_method: A method for draft heads, which the file cannot name yet; it wins.
-        use_draft_logits: Accept by probability; None: as sampled requests would be served.
+        use_draft_logits: Whether logits must allow acceptance by probability.
     """
 
     settings: LoadedConfig
     head_method: str | None = None
-    use_draft_logits: bool | None = None
+    use_draft_logits: bool = False
 
 
 def check(request: CheckRequest, *, tools: CheckTools) -> CompatReport:
@@ -88,7 +88,7 @@ def _question(request: CheckRequest, loaded: LoadedConfig, tools: CheckTools) ->
         method=request.head_method or config.method,
         draft_length=decided["draft_length"].value,
         max_seq_len=asked.value if asked else None,
-        use_draft_logits=_by_probability(request),
+        use_draft_logits=request.use_draft_logits,
         runtime=_runtime(loaded),
         trtllm_version=config.runtime.trtllm_version,
         gpu=_gpu(config.hardware.gpu),
@@ -114,19 +114,6 @@ def _draft(paths: PairPaths, section: ModelSection | None, tools: CheckTools) ->
     if paths.draft is None or section is None:
         return None
     return _member("draft", paths.draft, section, tools)
-
-
-def _by_probability(request: CheckRequest) -> bool:
-    """Whether drafted tokens are judged by the probabilities they were drawn with.
-
-    Greedy requests compare tokens. Sampled ones pass the draft's logits to the target in the
-    engine shape; in the llmapi shape one process holds both and pads the narrower.
-    """
-    if request.use_draft_logits is not None:
-        return request.use_draft_logits
-    config = request.settings.config
-    sampled = config.sampling.temperature > 0
-    return sampled and _names_runtime(request.settings) and shape_of(config) == "engine"
 
 
 def _names_runtime(loaded: LoadedConfig) -> bool:

@@ -168,19 +168,18 @@ def test_a_chat_template_may_be_a_file_of_its_own(
     assert codes(check(*pair)[1]) == {"chat-template-differs"}
 
 
-def test_the_file_gives_the_pair_its_runtime_and_its_sampling(
+def test_only_the_flag_asks_for_acceptance_by_probability(
     check: Check, tmp_path: Path, qwen_tokenizer: Tokenizer
 ) -> None:
     plans(tmp_path, QWEN_7B, QWEN_HALF_B, tokenizer=qwen_tokenizer)
     file = tmp_path / "pair.yaml"
     file.write_text("target: {path: t}\ndraft: {path: d}\nsampling: {temperature: 0.7}\n")
     status, report = check("pair.yaml")
-    assert report["runtime"] == "reference"
+    assert (status, report["runtime"]) == (0, "reference")
+    assert codes(report) == {"vocabulary-padding-differs"}
+    status, report = check("pair.yaml", "--use-draft-logits")
     assert status == 3
     assert codes(report, "error") == {"logits-width-differs"}
-    assert check("pair.yaml", "--set", "sampling.temperature=0")[0] == 0
-    assert check("pair.yaml", "--set", "runtime.shape=llmapi")[0] == 0
-    assert check("pair.yaml", "--no-use-draft-logits")[0] == 0
 
 
 @pytest.mark.usefixtures("pair")

@@ -119,7 +119,7 @@ CODES: Final[dict[str, CodeInfo]] = {
     "logits-width-differs": _code(
         "error",
         "Acceptance by probability was asked for, and the logits have different widths.",
-        "set use_draft_logits to false, or pad the narrower embedding and lm_head",
+        "leave --use-draft-logits out, or pad the narrower embedding and lm_head",
     ),
     "vocabulary-padded-for-tp": _code(
         "warning",

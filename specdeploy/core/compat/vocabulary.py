@@ -118,7 +118,7 @@ def _logits(target: Member, draft: Member) -> Iterator[Finding]:
         "logits-width-differs",
         f"acceptance by probability needs equal logits: {theirs} (draft) and {ours} (target) "
         f"values, {theirs * FP32_BYTES} and {ours * FP32_BYTES} bytes per token in fp32",
-        hint="set use_draft_logits to false (tokens are compared instead), or pad the "
+        hint="leave --use-draft-logits out (tokens are then compared instead), or pad the "
         f"narrower embedding and lm_head to {wider} rows",
         draft_width=theirs,
         target_width=ours,

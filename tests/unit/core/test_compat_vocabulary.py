@@ -59,7 +59,7 @@ def test_acceptance_by_probability_needs_equal_logits(qwen: TokenizerSpec) -> No
     assert finding.severity == "error"
     assert finding.facts["draft_row_bytes"] == 607_744
     assert finding.facts["target_row_bytes"] == 608_256
-    assert "use_draft_logits to false" in (finding.hint or "")
+    assert "leave --use-draft-logits out" in (finding.hint or "")
     assert "152064" in (finding.hint or "")
 
 

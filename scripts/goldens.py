@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from environment import ROOT
+from golden_engines import engine_command_files
 from golden_releases import release_document
 from golden_schemas import schema_files
 
@@ -87,6 +88,7 @@ GOLDENS: Final = (
     *(_repository_golden(name) for name in REPOSITORIES),
     Golden(ROOT / "docs" / "schema", schemas),
     Golden(ROOT / "docs", documents, whole=False),
+    Golden(ROOT / "tests" / "data" / "engine_commands", engine_command_files),
 )
 
 

@@ -35,7 +35,13 @@ def tables() -> dict[str, Any]:
 
 def a_document(**changes: object) -> dict[str, object]:
     """Return a complete profile file with one flag."""
-    sections = ("removed_flags", "converters", "quantize_formats", "engine_methods")
+    sections = (
+        "removed_flags",
+        "builder_rules",
+        "converters",
+        "quantize_formats",
+        "engine_methods",
+    )
     more = ("template_keys", "template_defaults", "llm_methods", "llm_sections", "precisions")
     return {
         "line": "9.1",

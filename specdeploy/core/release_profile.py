@@ -46,6 +46,13 @@ class RemovedFlag(Entry):
     instead: str = Field(description="What to write now.")
 
 
+class BuilderRule(Entry):
+    """What ``trtllm-build`` does with a flag in a situation, whatever the command line says."""
+
+    flag: str
+    effect: Literal["turns_on", "turns_off", "refuses"]
+
+
 class Converter(Entry):
     """A script that writes a TensorRT-LLM checkpoint."""
 
@@ -181,6 +188,7 @@ class ReleaseProfile(Record):
     sources: dict[str, str] = Field(description="Key to repository, file and commit, or address.")
     flags: dict[str, BuildFlag]
     removed_flags: dict[str, RemovedFlag]
+    builder_rules: dict[str, BuilderRule]
     converters: dict[str, Converter]
     quantize_formats: dict[str, QuantizeFormat]
     engine_methods: dict[str, EngineMethod]

@@ -230,3 +230,13 @@ def test_known_bad_combinations_come_and_go_with_the_release() -> None:
     assert [p.name for p in ENGINE if "fp8_fmha_sm120" in p.known_bad] == ["0.17", "0.18", "0.19"]
     assert profile_for("0.14.0").known_bad["fp8_context_fmha"].issue.endswith("#2447")
     assert "fp8_context_fmha" not in profile_for("0.16.0").known_bad
+
+
+def test_the_builder_refuses_at_first_and_switches_off_later() -> None:
+    for name in ("paged_fmha_with_int8_kv", "paged_fmha_with_fp8_kv_alone"):
+        effects = {p.name: p.builder_rules[name].effect for p in ENGINE}
+        assert [n for n in effects if effects[n] == "refuses"][-1] == "0.18"
+        assert {effects[n] for n in ("0.19", "1.0", "1.2")} == {"turns_off"}
+    assert all(
+        rule.flag in profile.flags for profile in ENGINE for rule in profile.builder_rules.values()
+    )

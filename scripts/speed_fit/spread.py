@@ -9,23 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specdeploy.core.speed import Constants
+from specdeploy.core.speed.intervals import factors_of
 from speed_fit.fits import fit_drafting
 from speed_fit.published import PublishedPoint, curves_of
 
 LEVEL: Final = 0.8
 _SHARES: Final = (0.8, 0.82, 0.84, 0.86, 0.88, 0.9, 0.92, 0.94, 0.96, 0.98)
-Factors = tuple[float, float]
-
-
-def factors_of(errors: NDArray[np.float64], share: float = LEVEL) -> Factors:
-    """Return what to multiply a prediction with so that ``share`` of ``errors`` lie inside.
-
-    ``errors`` are predicted / measured - 1 of unseen points; as many lie above as below. The
-    prediction itself is always inside.
-    """
-    ratios = 1.0 / (1.0 + errors[~np.isnan(errors)])
-    low, high = np.quantile(ratios, [(1 - share) / 2, (1 + share) / 2])
-    return min(float(low), 1.0), max(float(high), 1.0)
 
 
 def share_to_ask_for(folds: Sequence[NDArray[np.float64]]) -> float:

@@ -7,20 +7,25 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specdeploy.core.speed.calibration import Calibration, CalibrationErrors
 from specdeploy.core.speed.constants import DEFAULT, Constants
 from specdeploy.core.speed.fitting import FitOptions, fit
-from specdeploy.core.speed.measured import Errors, Measured, errors_of, joined
+from specdeploy.core.speed.intervals import factors_of
+from specdeploy.core.speed.measured import Errors, Measured, errors_of, joined, mean_absolute
 from specdeploy.core.speed.steps import BLACKWELL
 
 FOLDS: Final = 5
 FEWEST: Final = 4
+ENOUGH_FOR_INTERVALS: Final = 10
 # From little trust in the points to much; the first that is best wins.
-PULLS: Final = (1.0, 0.5, 0.25, 0.1)
+PULLS: Final = (1.0, 0.4, 0.15)
 FIRST_TOKEN_WEIGHT: Final = 0.3
 # What a calibration has to take off the error on left-out points before it is believed.
 _WORTH: Final = 0.97
+# More than the level of an interval, for what so few points cannot tell.
+_SHARE: Final = 0.9
 _ALWAYS: Final = (
     *("cache_efficiency", "layer_s", "step_s", "request_s", "prompt_s"),
     *("first_token_s", "interference", "queue_base", "queue_slope"),
@@ -47,8 +52,13 @@ def calibrate(groups: Sequence[Measured], start: Constants = DEFAULT) -> Calibra
         return Calibration(values={}, points=count, before=_told(before), after=_told(before))
     _, pull, errors = min(worth, key=lambda each: each[0])
     found = fit(groups, start, FitOptions(names, FIRST_TOKEN_WEIGHT, pull))
-    values = {name: found.values()[name] for name in names}
-    return Calibration(values=values, points=count, before=_told(before), after=_told(errors))
+    return Calibration(
+        values={name: found.values()[name] for name in names},
+        points=count,
+        before=_told(before),
+        after=_told(errors),
+        spread=_spread(errors),
+    )
 
 
 def names_for(groups: Sequence[Measured]) -> tuple[str, ...]:
@@ -73,12 +83,16 @@ def _left_out(
 ) -> Errors:
     """Return errors on points that the fit did not see, in order of fold."""
     options = FitOptions(names, FIRST_TOKEN_WEIGHT, pull)
+    begins = np.cumsum([0, *map(len, groups)])
     parts = []
     for fold in range(FOLDS):
-        halves = [_split(group, fold) for group in groups]
+        halves = [
+            _split(group, (np.arange(len(group)) + begin) % FOLDS == fold)
+            for group, begin in zip(groups, begins, strict=False)
+        ]
         seen = [half.seen for half in halves if len(half.seen)]
         unseen = [half.unseen for half in halves if len(half.unseen)]
-        if unseen and seen:
+        if unseen:
             parts.append(errors_of(unseen, fit(seen, start, options)))
     return joined(parts)
 
@@ -89,21 +103,31 @@ class _Halves:
     unseen: Measured
 
 
-def _split(group: Measured, fold: int) -> _Halves:
-    points = np.arange(len(group))
-    return _Halves(
-        group.only(points[points % FOLDS != fold]), group.only(points[points % FOLDS == fold])
-    )
+def _split(group: Measured, chosen: NDArray[np.bool_]) -> _Halves:
+    return _Halves(group.only(np.flatnonzero(~chosen)), group.only(np.flatnonzero(chosen)))
 
 
 def _score(errors: Errors) -> float:
-    first = errors.ttft_mean
-    return errors.tpot_mean + (0.0 if np.isnan(first) else FIRST_TOKEN_WEIGHT * first)
+    """Return the mean error in log, where predicting half is as wrong as predicting twice.
+
+    A relative error would reward a fit for predicting too little.
+    """
+    tpot, first = (mean_absolute(np.log1p(each)) for each in (errors.tpot, errors.ttft))
+    return tpot + (0.0 if np.isnan(first) else FIRST_TOKEN_WEIGHT * first)
 
 
 def _no_worse(errors: Errors, before: Errors) -> bool:
     first = np.isnan(before.ttft_mean) or errors.ttft_mean <= before.ttft_mean
     return bool(first) and errors.tpot_mean <= before.tpot_mean
+
+
+def _spread(errors: Errors) -> dict[str, tuple[float, float]]:
+    numbers = {"tpot": errors.tpot, "ttft": errors.ttft}
+    return {
+        name: factors_of(each, _SHARE)
+        for name, each in numbers.items()
+        if np.sum(~np.isnan(each)) >= ENOUGH_FOR_INTERVALS
+    }
 
 
 def _told(errors: Errors) -> CalibrationErrors:

@@ -26,6 +26,12 @@ class Calibration(Document):
     points: int = Field(ge=0, description="Measured points.")
     before: CalibrationErrors = Field(description="Without the calibration.")
     after: CalibrationErrors = Field(description="With it, on points left out of the fit.")
+    spread: dict[str, tuple[float, float]] = Field(
+        default={},
+        description="What ttft and tpot are multiplied with for the ends of their intervals; "
+        "empty: as without a calibration.",
+    )
+    deployments: list[str] = Field(default=[], description="Model, GPU, precision and tp.")
     notes: list[str] = []
 
     @field_validator("values")
@@ -44,4 +50,6 @@ class Calibration(Document):
     def apply(self, constants: Constants = DEFAULT) -> Constants:
         """Return ``constants`` with the calibrated values in place."""
         named = constants.calibrated | frozenset(self.values)
-        return replace(constants.moved(self.values), calibrated=named)
+        return replace(
+            constants.moved(self.values), calibrated=named, spread=self.spread or constants.spread
+        )

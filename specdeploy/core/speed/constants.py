@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final, Literal, cast
 
-from typing_extensions import Self
-
 from specdeploy.core.speed.fitted import FITTED
 
 Source = Literal["fitted", "physics", "assumed", "calibrated"]
@@ -58,7 +56,8 @@ def _assumed(meaning: str, unit: str, value: float, origin: str) -> float:
 class Constants:
     """Values of every constant; made without arguments, the priors.
 
-    ``calibrated`` names those that a user's own points moved.
+    ``calibrated`` names those that a user's own points moved, ``spread`` holds the ends of the
+    intervals that these points gave, by number; None: those of fitted.py.
     """
 
     read_efficiency: float = _fitted("share of peak bandwidth, weights", "1", (0.5, 0.75, 1))
@@ -113,21 +112,16 @@ class Constants:
     )
     round_trip_s: float = _assumed("two calls from a BLS model", "s", 1.5e-3, "not measured")
     calibrated: frozenset[str] = frozenset()
-
-    @classmethod
-    def from_values(
-        cls, values: Mapping[str, float], *, calibrated: frozenset[str] = frozenset()
-    ) -> Self:
-        """Return the priors with some values replaced."""
-        return cls(**values, calibrated=calibrated)
+    spread: Mapping[str, tuple[float, float]] | None = None
 
     def values(self) -> dict[str, float]:
         """Return every constant by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.metadata}
 
-    def moved(self, values: Mapping[str, float]) -> Self:
+    def moved(self, values: Mapping[str, float]) -> Constants:
         """Return these constants with some values replaced."""
-        return self.from_values({**self.values(), **values}, calibrated=self.calibrated)
+        every = {**self.values(), **values}
+        return Constants(**every, calibrated=self.calibrated, spread=self.spread)
 
     def source(self, name: str) -> Source:
         """Return where the value of a constant comes from."""
@@ -140,4 +134,4 @@ TABLE: Final = tuple(
     if each.metadata
 )
 BY_NAME: Final[Mapping[str, Constant]] = {constant.name: constant for constant in TABLE}
-DEFAULT: Final = Constants.from_values(FITTED)
+DEFAULT: Final = Constants().moved(FITTED)

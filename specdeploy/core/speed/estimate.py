@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from pydantic import Field
 
@@ -12,6 +13,7 @@ from specdeploy.core.served import ServedPair
 from specdeploy.core.speed.constants import DEFAULT, Constants
 from specdeploy.core.speed.fitted import LEVEL, SPREAD
 from specdeploy.core.speed.grid import serve_both_ways
+from specdeploy.core.speed.intervals import Factors
 from specdeploy.core.speed.load import Load, Terms, as_array
 from specdeploy.core.speed.provenance import assumptions_of, sources_of
 from specdeploy.core.speed.serving import Serving
@@ -88,7 +90,7 @@ def estimate_speed(
         bound_by=max(terms, key=terms.__getitem__),
         terms=terms,
         baseline_terms=_milliseconds(ways.baseline.step),
-        intervals=_intervals(plain, fast, speedup, kind=_kind(serving)),
+        intervals=_intervals(plain, fast, speedup, spread=_spread(serving)),
         sources=sources_of(serving, gpu, drafting=draft_length > 0),
         assumptions=assumptions_of(serving, gpu, drafting=draft_length > 0),
     )
@@ -111,17 +113,19 @@ def _milliseconds(terms: Terms) -> dict[str, float]:
     return {name: MS_PER_S * float(seconds) for name, seconds in terms.by_name().items()}
 
 
-def _kind(serving: Serving) -> str:
-    return "experts" if serving.target.work.expert_bytes else "dense"
+def _spread(serving: Serving) -> Mapping[str, Factors]:
+    kind = "experts" if serving.target.work.expert_bytes else "dense"
+    return {**SPREAD[kind], **(serving.constants.spread or {})}
 
 
-def _intervals(plain: Speed, fast: Speed, speedup: float, *, kind: str) -> dict[str, Interval]:
+def _intervals(
+    plain: Speed, fast: Speed, speedup: float, *, spread: Mapping[str, Factors]
+) -> dict[str, Interval]:
     """Return the interval of every predicted number.
 
     The times per token of speculation are off by what those without it are, and by what the
     speedup is; the two are taken as independent. Without draft tokens only the first is left.
     """
-    spread = SPREAD[kind]
     same = fast == plain
     gain = (1.0, 1.0) if same else spread["speedup"]
     both = spread["tpot"] if same else _combined(spread["tpot"], gain)
@@ -138,10 +142,10 @@ def _intervals(plain: Speed, fast: Speed, speedup: float, *, kind: str) -> dict[
     return found
 
 
-def _combined(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+def _combined(one: Factors, other: Factors) -> Factors:
     low, high = (math.hypot(math.log(one[end]), math.log(other[end])) for end in (0, 1))
     return math.exp(-low), math.exp(high)
 
 
-def _interval(value: float, factors: tuple[float, float]) -> Interval:
+def _interval(value: float, factors: Factors) -> Interval:
     return Interval(low=value * factors[0], high=value * factors[1], level=LEVEL)

@@ -1,10 +1,10 @@
-"""What would fit, when a plan does not: one change at a time, each computed and checked."""
+"""What would fit, when a plan does not: one change if one is enough, computed and checked."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -44,19 +44,7 @@ def suggestions_for(request: MemoryRequest, largest: int) -> list[MemorySuggesti
         request: One that does not fit.
         largest: The longest context that does, or 0.
     """
-    found = []
-    for candidate in _candidates(request, largest):
-        pools = pools_of(candidate.request)
-        if pools.fits:
-            found.append(
-                MemorySuggestion(
-                    change=candidate.change,
-                    value=candidate.value,
-                    message=candidate.message,
-                    max_resident=pools.resident,
-                )
-            )
-    return found
+    return _checked(_candidates(request, largest)) or _checked(_two_changes(request))
 
 
 def largest_context(request: MemoryRequest) -> int:
@@ -70,6 +58,30 @@ def largest_context(request: MemoryRequest) -> int:
     if pair.draft is not None and pair.draft.spec.context_length:
         upper = min(upper, pair.draft.spec.context_length)
     return _largest(1, upper, lambda length: _of_context(request, length))
+
+
+def _checked(candidates: Iterable[Candidate]) -> list[MemorySuggestion]:
+    found = []
+    for candidate in candidates:
+        pools = pools_of(candidate.request)
+        if pools.fits:
+            found.append(
+                MemorySuggestion(
+                    change=candidate.change,
+                    value=candidate.value,
+                    message=candidate.message,
+                    max_resident=pools.resident,
+                )
+            )
+    return found
+
+
+def _two_changes(request: MemoryRequest) -> Iterator[Candidate]:
+    """Yield quantized weights on more GPUs, for what no one change makes fit."""
+    for smaller in _precision(request):
+        for wider in _gpus(smaller.request):
+            text = f"{smaller.message}, and {wider.message}"
+            yield replace(wider, message=text)
 
 
 def _candidates(request: MemoryRequest, largest: int) -> Iterator[Candidate]:

@@ -277,6 +277,25 @@ def loaded(
     return free - taken
 
 
+def test_the_fullest_gpu_bounds_a_grid_and_sets_the_fraction() -> None:
+    model = served("Llama-3.1-8B", tp=2)
+    request = MemoryRequest(
+        alone(model),
+        (exactly(14 * GIB), exactly(12 * GIB)),
+        2048,
+        max_batch_size=1000,
+        workspace=NO_WORKSPACE,
+    )
+    plan = plan_memory(request)
+    small = plan_memory(replace(request, gpu=exactly(12 * GIB)))
+    assert plan.target == small.target
+    assert plan.target.kv_cache_free_gpu_mem_fraction > 0.89
+    assert int(memory_grid(request).max_resident) == plan.max_resident
+    backwards = replace(request, gpu=request.gpus[::-1])
+    assert int(memory_grid(backwards).max_resident) == plan.max_resident
+    assert plan_memory(backwards).target == plan.target
+
+
 def test_a_million_settings_take_well_under_half_a_second() -> None:
     pair = drafting(served("Llama-3.1-70B", "fp8", tp=4), served("Llama-3.2-1B"))
     request = MemoryRequest(pair, known("h100"), 4096)

@@ -323,6 +323,15 @@ def test_heads_that_cannot_be_spread_wider_are_not_offered() -> None:
     assert [s.value for s in plan.suggestions if s.change == "gpus"] == [2]
 
 
+def test_two_changes_are_offered_when_one_is_not_enough() -> None:
+    plan = plan_of(served("Llama-3.1-405B"), 30 * GIB)
+    assert plan.suggestions[0].message == (
+        "quantize the target's weights to fp8, and spread the target over 16 GPUs"
+    )
+    assert {suggestion.change for suggestion in plan.suggestions} == {"gpus"}
+    assert plan_of(served("Llama-3.1-405B"), 2 * GIB).suggestions == []
+
+
 def test_a_model_without_stated_positions_is_bounded_by_memory_alone() -> None:
     spec = model_named("Llama-3.1-8B").evolve(context_length=0)
     plan = plan_of(serve_model(spec), 60 * GIB, batch=1)

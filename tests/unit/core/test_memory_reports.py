@@ -147,6 +147,8 @@ def test_a_pool_below_one_sequence_is_refused_with_the_length_that_fits() -> Non
     assert plan.binding.constraint == "request"
     assert "1,140,850,688 bytes" in plan.binding.message
     assert "29,184 tokens" in plan.binding.message
+    assert plan.gpus[0].headroom_bytes == 956_301_312 - 1_140_850_688
+    assert plan.binding.missing_bytes == 1_140_850_688 - 956_301_312
     assert (plan.largest_context, changes(plan)["context"]) == (29_184, 29_184)
 
 

@@ -12,6 +12,7 @@ from specdeploy.core.record import Record
 SCHEMAS: Final[Mapping[str, str]] = {
     "config": "specdeploy.core.config:Config",
     "acceptance": "specdeploy.core.acceptance:AcceptanceProfile",
+    "estimate": "specdeploy.core.estimate:Estimate",
     "tuning": "specdeploy.core.tuning:Tuning",
     "tuning-report": "specdeploy.core.tuning:TuningReport",
     "calibration": "specdeploy.core.speed.calibration:Calibration",

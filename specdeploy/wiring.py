@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from specdeploy.client import Client
+    from specdeploy.core.speed import Constants
     from specdeploy.events import Reporter
-    from specdeploy.workflows import device_ports, ports, server_ports
+    from specdeploy.workflows import device_ports, ports, server_ports, tuning_ports
     from specdeploy.workflows.check import CheckTools
     from specdeploy.workflows.doctor import DoctorTools
+    from specdeploy.workflows.estimate import Estimator
     from specdeploy.workflows.serve import ServeTools
     from specdeploy.workflows.tune import TuneTools
     from specdeploy.workflows.workbench import Workbench
@@ -183,16 +185,30 @@ def check_tools() -> CheckTools:
     )
 
 
+def tuning_files() -> tuning_ports.TuningFiles:
+    """Return the reader of acceptance and calibration files, and the writer of ``tuning.json``."""
+    from specdeploy.adapters.tuning_files import LocalTuningFiles  # noqa: PLC0415
+
+    return LocalTuningFiles()
+
+
+def estimator(cwd: Path, constants: Constants) -> Estimator:
+    """Return what predicts deployments; relative paths start in ``cwd``."""
+    from specdeploy.workflows.estimate import EstimateTools, Estimator  # noqa: PLC0415
+
+    tools = EstimateTools(checkpoints=checkpoint_reader(), hub=hub_resolver(), files=tuning_files())
+    return Estimator(tools, cwd, constants)
+
+
 def tune_tools() -> TuneTools:
     """Return what tuning reads with and writes with."""
     from specdeploy.adapters.release_files import read_release_profiles  # noqa: PLC0415
-    from specdeploy.adapters.tuning_files import LocalTuningFiles  # noqa: PLC0415
     from specdeploy.workflows.tune import TuneTools  # noqa: PLC0415
 
     return TuneTools(
         checkpoints=checkpoint_reader(),
         hub=hub_resolver(),
         devices=device_probe(),
-        files=LocalTuningFiles(),
+        files=tuning_files(),
         releases=read_release_profiles,
     )

@@ -30,6 +30,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "inspect": ("specdeploy.cli.inspect", "Read a checkpoint: parameters, weights, KV cache."),
     "check": ("specdeploy.cli.check", "Tell whether a draft and a target belong together."),
     "doctor": ("specdeploy.cli.doctor", "See whether this machine has what the runtime needs."),
+    "estimate": ("specdeploy.cli.estimate", "Predict memory and speed of a deployment."),
     "tune": ("specdeploy.cli.tune", "Choose draft length, sizes and placement together."),
     "build": ("specdeploy.cli.build", "Build the pair and render its Triton repository."),
     "verify": ("specdeploy.cli.verify", "Re-hash a built artifact against its manifest."),

@@ -149,17 +149,22 @@ def _named(
 ) -> tuple[str, AcceptanceProfile]:
     name, separator, value = word.partition("=")
     if not separator:
-        return names[0], _profile(word, cwd, files)
+        return names[0], read_profile(word, cwd=cwd, files=files)
     if name not in names:
         raise ConfigError(
             f"--acceptance {word}: there is no way to draft called {name!r}"
             f"{did_you_mean(name, names)}",
             hint=f"there are {', '.join(names)}",
         )
-    return name, _profile(value, cwd, files)
+    return name, read_profile(value, cwd=cwd, files=files)
 
 
-def _profile(value: str, cwd: Path, files: TuningFiles) -> AcceptanceProfile:
+def read_profile(value: str, *, cwd: Path, files: TuningFiles) -> AcceptanceProfile:
+    """Return what a number, a file or ``preset:NAME`` says of acceptance.
+
+    Raises:
+        ConfigError: no such file or preset, or a number that is no share.
+    """
     if value.startswith(PREFIX):
         return preset_profile(value.removeprefix(PREFIX))
     try:

@@ -1,0 +1,330 @@
+"""Predict deployments as they are described: one by flags, or many, one JSON line each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import islice
+from pathlib import Path
+from typing import Final, final, get_args
+
+from specdeploy.core.acceptance import (
+    AcceptanceProfile,
+    MixedCurve,
+    given_profile,
+    mix,
+    mixed_bounds,
+    mixed_table,
+)
+from specdeploy.core.compat import CHECKED_METHODS
+from specdeploy.core.config import CategoryMix
+from specdeploy.core.estimate import (
+    Deployed,
+    Estimate,
+    PointLoad,
+    TokensPerStep,
+    estimate_loads,
+    memory_request,
+)
+from specdeploy.core.hardware import find_gpu
+from specdeploy.core.memory import GpuMemory, MemoryPlan, plan_memory
+from specdeploy.core.models import ModelSpec
+from specdeploy.core.nearest import did_you_mean
+from specdeploy.core.repository import Shape
+from specdeploy.core.resolution import DEFAULT_DRAFT_LENGTH, DEFAULT_NUM_TOKENS, DEFAULT_SHAPE
+from specdeploy.core.served import ServedPair
+from specdeploy.core.speed import DEFAULT, Constants, mtp_head
+from specdeploy.core.tuner.space import spread
+from specdeploy.errors import ConfigError, InfeasiblePlanError, SpecdeployError
+from specdeploy.workflows.inspect import locate
+from specdeploy.workflows.ports import CheckpointReader, HubResolver
+from specdeploy.workflows.tuning_ports import TuningFiles
+from specdeploy.workflows.tuning_question import read_profile
+
+CHUNK: Final = 1000
+_LARGEST: Final = 2**24
+_NO_MIX: Final = CategoryMix()
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateTools:
+    """What estimating reads with."""
+
+    checkpoints: CheckpointReader
+    hub: HubResolver
+    files: TuningFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One deployment as it is described; the keys of a JSON line, and the flags.
+
+    ``draft_tp`` and ``draft_precision`` are the target's unless given.
+    """
+
+    target: str | None = None
+    draft: str | None = None
+    gpu: str | None = None
+    tp: int = 1
+    draft_tp: int | None = None
+    precision: str = "auto"
+    draft_precision: str | None = None
+    kv_dtype: str = "auto"
+    method: str | None = None
+    shape: str = DEFAULT_SHAPE
+    batch: int = 1
+    input_len: int = 1024
+    output_len: int = 256
+    draft_length: int | None = None
+    tokens_per_step: float | None = None
+    acceptance: float | str | None = None
+    max_num_tokens: int | None = None
+
+
+KEYS: Final = tuple(each.name for each in fields(Query))
+CHOICES: Final = {"method": CHECKED_METHODS, "shape": get_args(Shape)}
+_LEAST: Final = {"output_len": 2, "draft_length": 0}
+_WHOLE: Final = frozenset(
+    {"tp", "draft_tp", "batch", "input_len", "output_len", "draft_length", "max_num_tokens"}
+)
+_SERVED: Final = (
+    *("target", "draft", "gpu", "tp", "draft_tp", "precision", "draft_precision"),
+    *("kv_dtype", "method", "shape"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A query, ready to be worked out."""
+
+    deployed: Deployed
+    load: PointLoad
+    assumptions: tuple[str, ...]
+
+
+@final
+@dataclass
+class Estimator:
+    """Answers queries; models, pairs and acceptance profiles are worked out once.
+
+    Args:
+        tools: What reads checkpoints and profiles.
+        cwd: Where relative paths start.
+        constants: Of the speed model.
+    """
+
+    tools: EstimateTools
+    cwd: Path
+    constants: Constants = DEFAULT
+    _models: dict[str, ModelSpec] = field(default_factory=dict)
+    _deployed: dict[tuple[object, ...], Deployed] = field(default_factory=dict)
+    _mixed: dict[float | str, MixedCurve] = field(default_factory=dict)
+
+    def estimate(self, query: Query) -> tuple[Estimate, MemoryPlan]:
+        """Return one estimate with its memory line by line.
+
+        Raises:
+            ConfigError: a model, a GPU or a size is wrong.
+        """
+        asked = self._ask(query)
+        plan = plan_memory(memory_request(asked.deployed, asked.load))
+        found = Estimate.model_validate(self._answers([asked])[0])
+        memory = found.memory.evolve(plan=plan)
+        return found.evolve(memory=memory), plan
+
+    def lines(self, lines: Iterable[str], default: Query) -> Iterator[dict[str, object]]:
+        """Yield one answer for each line of JSON, in order; empty lines are left out.
+
+        A line that cannot be answered gives ``{"error": ..., "line": n}``. Lines are read some
+        hundreds at a time, because many points of one pair are worked out together.
+        """
+        numbered = ((n, line) for n, line in enumerate(lines, 1) if line.strip())
+        while chunk := list(islice(numbered, CHUNK)):
+            yield from self._chunk(chunk, default)
+
+    def _chunk(
+        self, chunk: Sequence[tuple[int, str]], default: Query
+    ) -> Iterator[dict[str, object]]:
+        answers: dict[int, dict[str, object]] = {}
+        groups: dict[int, list[tuple[int, _Asked]]] = {}
+        for number, line in chunk:
+            asked = self._try(line, default)
+            if isinstance(asked, str):
+                answers[number] = {"error": asked, "line": number}
+            else:
+                groups.setdefault(id(asked.deployed), []).append((number, asked))
+        for group in groups.values():
+            found = self._answers([asked for _, asked in group])
+            answers |= {number: answer for (number, _), answer in zip(group, found, strict=True)}
+        yield from (answers[number] for number, _ in chunk)
+
+    def _try(self, line: str, default: Query) -> _Asked | str:
+        try:
+            return self._ask(_query(line, default))
+        except SpecdeployError as error:
+            return f"{error}; {error.hint}" if error.hint else str(error)
+
+    def _answers(self, asked: Sequence[_Asked]) -> list[dict[str, object]]:
+        found = estimate_loads(asked[0].deployed, [each.load for each in asked])
+        for answer, each in zip(found, asked, strict=True):
+            told = answer["assumptions"]
+            assert isinstance(told, list)  # noqa: S101 - as the record says
+            told.extend(each.assumptions)
+        return found
+
+    def _ask(self, query: Query) -> _Asked:
+        key = tuple(getattr(query, name) for name in _SERVED)
+        deployed = self._deployed.get(key)
+        if deployed is None:
+            deployed = self._deployed[key] = self._deploy(query)
+        drafts = deployed.pair.method != "none"
+        length = (query.draft_length if query.draft_length is not None else _usual(query)) * drafts
+        tokens = self._tokens(query, length) if length else None
+        load = PointLoad(
+            batch=query.batch,
+            input_len=query.input_len,
+            output_len=query.output_len,
+            draft_length=length,
+            max_num_tokens=query.max_num_tokens
+            or max(DEFAULT_NUM_TOKENS, query.batch * (length + 1)),
+            tokens=tokens,
+        )
+        return _Asked(deployed, load, tuple(self._assumptions(query, load)))
+
+    def _tokens(self, query: Query, length: int) -> TokensPerStep | None:
+        given = query.tokens_per_step
+        if given is not None:
+            if not 1 <= given <= length + 1:
+                raise ConfigError(
+                    f"tokens_per_step {given:g} is not between 1 and {length + 1} "
+                    "(draft_length + 1)"
+                )
+            return TokensPerStep(given, given, given)
+        if query.acceptance is None:
+            return None
+        mixed = self._acceptance(query.acceptance)
+        low, high = mixed_bounds(mixed, length)
+        return TokensPerStep(mixed_table(mixed, length)[length], low[length], high[length])
+
+    def _acceptance(self, word: float | str) -> MixedCurve:
+        if word not in self._mixed:
+            self._mixed[word] = mix(self._profile(word), _NO_MIX)
+        return self._mixed[word]
+
+    def _profile(self, word: float | str) -> AcceptanceProfile:
+        if isinstance(word, str):
+            return read_profile(word, cwd=self.cwd, files=self.tools.files)
+        return given_profile(word)
+
+    def _assumptions(self, query: Query, load: PointLoad) -> Iterator[str]:
+        if not load.draft_length:
+            return
+        if load.tokens is None:
+            yield "no acceptance is known: give acceptance, or tokens_per_step"
+        elif query.tokens_per_step is None and query.acceptance is not None:
+            yield from self._acceptance(query.acceptance).assumptions
+        if query.draft_length is None:
+            yield f"draft length {load.draft_length} (draft_length is not given)"
+
+    def _deploy(self, query: Query) -> Deployed:
+        for name in ("target", "gpu"):
+            if getattr(query, name) is None:
+                raise ConfigError(f"no {name} is given", hint=f"pass --{name}")
+        gpu = find_gpu(query.gpu or "")
+        target = self._model(query.target or "")
+        served = spread(target, precision=query.precision, kv_dtype=query.kv_dtype, tp=query.tp)
+        method = _method(query)
+        if method == "none":
+            return Deployed(ServedPair(served), gpu, GpuMemory.of(gpu), self.constants)
+        spec = self._draft(query, target, method)
+        draft = None
+        if spec is not None:
+            draft = spread(
+                spec,
+                precision=query.draft_precision or query.precision,
+                kv_dtype=query.kv_dtype,
+                tp=query.draft_tp or query.tp,
+            )
+        pair = ServedPair(
+            served,
+            draft,
+            "ngram" if method == "ngram" else "draft_target",
+            through_bls=query.shape == "engine",
+        )
+        return Deployed(pair, gpu, GpuMemory.of(gpu), self.constants)
+
+    def _draft(self, query: Query, target: ModelSpec, method: str) -> ModelSpec | None:
+        if method == "ngram":
+            return None
+        if query.draft is not None:
+            return self._model(query.draft)
+        if method == "mtp" and target.mtp_parameters:
+            return mtp_head(target)
+        raise ConfigError(f"method {method} needs a draft, and none is given", hint="pass --draft")
+
+    def _model(self, reference: str) -> ModelSpec:
+        if reference not in self._models:
+            path = locate(reference, self.tools.hub)
+            self._models[reference] = self.tools.checkpoints.read_model(self.cwd / path)
+        return self._models[reference]
+
+
+def require_fit(plan: MemoryPlan) -> None:
+    """Refuse a deployment that does not fit.
+
+    Raises:
+        InfeasiblePlanError: with what binds and what would fit.
+    """
+    if not plan.fits:
+        ways = "; or ".join(suggestion.message for suggestion in plan.suggestions)
+        raise InfeasiblePlanError(f"it does not fit: {plan.binding.message}", hint=ways or None)
+
+
+def check_query(values: Mapping[str, object], default: Query) -> Query:
+    """Return a query with the given values.
+
+    Raises:
+        ConfigError: a key that there is not, or a value that is none of its kind.
+    """
+    for key, value in values.items():
+        if key not in KEYS:
+            raise ConfigError(f"there is no key {key!r:.40}{did_you_mean(key, KEYS)}")
+        if value is not None:
+            _check(key, value)
+    return replace(default, **values)  # type: ignore[arg-type] # checked above
+
+
+def _query(line: str, default: Query) -> Query:
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise ConfigError("a point is a JSON object")
+    return check_query(values, default)
+
+
+def _check(key: str, value: object) -> None:
+    if key in _WHOLE:
+        least = _LEAST.get(key, 1)
+        if type(value) is not int or not least <= value <= _LARGEST:
+            raise ConfigError(f"{key} is {value!r:.40}, but must be a whole number from {least} on")
+    elif key in {"acceptance", "tokens_per_step"}:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number and not (key == "acceptance" and isinstance(value, str)):
+            raise ConfigError(f"{key} is {value!r:.40}, but must be a number")
+    elif not isinstance(value, str):
+        raise ConfigError(f"{key} is {value!r:.40}, but must be text")
+    elif value not in CHOICES.get(key, (value,)):
+        raise ConfigError(f"{key} is {value!r:.40}, but must be one of {', '.join(CHOICES[key])}")
+
+
+def _method(query: Query) -> str:
+    if query.method is not None:
+        return query.method
+    return "none" if query.draft is None else "draft_target"
+
+
+def _usual(query: Query) -> int:
+    return 0 if query.method == "none" else DEFAULT_DRAFT_LENGTH

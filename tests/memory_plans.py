@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from checkpoint_files import config_of, facts_of
 from planning_models import model_named
 
+from specdeploy.core.checkpoint import CheckpointContents
+from specdeploy.core.describe import describe_checkpoint
 from specdeploy.core.hardware import find_gpu
 from specdeploy.core.memory import GpuMemory, MemoryLimit, MemoryRequest
 from specdeploy.core.memory_records import GpuLedger, MemoryPlan
+from specdeploy.core.models import ModelSpec
 from specdeploy.core.served import ServedModel, ServedPair, serve_model
 from specdeploy.units import GIB
 
@@ -28,6 +32,12 @@ def known(name: str) -> GpuMemory:
 def served(name: str, precision: str = "bf16", *, tp: int = 1, kv: str = "bf16") -> ServedModel:
     """Return a recorded model as it is served."""
     return serve_model(model_named(name), precision=precision, kv_dtype=kv, tp=tp)
+
+
+def changed(name: str, **sizes: int) -> ModelSpec:
+    """Return a recorded model with other sizes."""
+    config = {**config_of(facts_of(name)), **sizes}
+    return describe_checkpoint(CheckpointContents(name=name, config=config))
 
 
 def weightless(model: ServedModel) -> ServedModel:

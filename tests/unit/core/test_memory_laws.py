@@ -248,6 +248,7 @@ def test_suggestions_fit_and_are_made_only_when_needed(
             assert changes(plan)["context"] == plan.largest_context < asked.max_seq_len
 
 
+@FEW
 @given(requests())
 def test_triton_gets_the_planned_pools_in_either_order(request: MemoryRequest) -> None:
     plan = plan_memory(request)

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from checkpoint_files import config_of, facts_of
-from memory_plans import alone, exactly, known, part, served, weightless
+from memory_plans import alone, changed, exactly, known, part, served, weightless
 from planning_models import model_named
 
-from specdeploy.core.checkpoint import CheckpointContents
-from specdeploy.core.describe import describe_checkpoint
 from specdeploy.core.memory import (
     NO_WORKSPACE,
     GpuMemory,
     MemoryLimit,
     MemoryPlan,
     MemoryRequest,
+    Workspace,
     plan_memory,
 )
-from specdeploy.core.models import ModelSpec
 from specdeploy.core.served import ServedModel, serve_model
 from specdeploy.units import GIB, MIB
-
-
-def changed(name: str, **sizes: int) -> ModelSpec:
-    """Return a recorded model with other sizes."""
-    config = {**config_of(facts_of(name)), **sizes}
-    return describe_checkpoint(CheckpointContents(name=name, config=config))
 
 
 def llama_2_7b() -> ServedModel:
@@ -175,6 +167,14 @@ def test_a_draft_head_is_counted_without_the_embedding_that_it_shares() -> None:
     plan = plan_memory(MemoryRequest(pair, known("h100"), 2048, max_batch_size=4, draft_length=3))
     assert part(plan.gpus[0], "draft logits") == 4 * 3 * 32_000 * 4
     assert plan.largest_context == 40_960 - 3
+
+
+def test_the_document_states_every_constant() -> None:
+    document = (Path(__file__).parents[3] / "docs" / "memory.md").read_text()
+    for name, field in Workspace.model_fields.items():
+        size = field.default
+        told = f"{size // MIB} MiB" if name.endswith("_bytes") and size >= MIB else f"{size}"
+        assert f"| `{name}` | {told} |" in document
 
 
 def test_the_recorded_shapes_are_the_ones_of_the_logs() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from memory_plans import alone, changes, drafting, exactly, known, part, served
+from memory_plans import alone, changed, changes, drafting, exactly, known, part, served
 
 from specdeploy.core.memory import (
     NO_WORKSPACE,
@@ -14,7 +14,7 @@ from specdeploy.core.memory import (
     MemoryRequest,
     plan_memory,
 )
-from specdeploy.core.served import ServedModel
+from specdeploy.core.served import ServedModel, serve_model
 from specdeploy.units import GIB
 
 
@@ -59,16 +59,25 @@ def test_both_models_spread_over_the_same_gpus() -> None:
 
 def test_windows_bound_what_a_long_request_keeps() -> None:
     """NVIDIA/TensorRT-LLM#2804: gemma-2 2b and 27b, window 4096 under 6400 tokens."""
-    target, draft = served("gemma-2-9b"), served("gemma-2-2b")
-    plan = plan_memory(
-        MemoryRequest(drafting(target, draft), known("a100"), 6400, max_batch_size=8)
+    spec = changed(
+        "google/gemma-2-9b",
+        hidden_size=4608,
+        num_hidden_layers=46,
+        num_attention_heads=32,
+        num_key_value_heads=16,
+        head_dim=128,
+        intermediate_size=36_864,
     )
+    assert spec.parameters == 27_227_128_320
+    pair = drafting(serve_model(spec), served("gemma-2-2b"))
+    plan = plan_memory(MemoryRequest(pair, known("a100"), 6400, max_batch_size=8))
     assert plan.draft is not None
-    assert plan.draft.bytes_per_token == 106_496
+    assert (plan.target.bytes_per_token, plan.draft.bytes_per_token) == (376_832, 106_496)
+    assert part(plan.gpus[0], "target weights") / GIB == pytest.approx(50.71, abs=0.01)
     assert part(plan.gpus[0], "draft weights") / GIB == pytest.approx(4.87, abs=0.01)
     half = 106_496 // 2
     assert plan.draft.request_bytes == half * 6400 + half * (4096 + 32)
-    assert any("window" in note for note in plan.notes)
+    assert sum("window" in note for note in plan.notes) == 2
 
 
 def test_two_small_fractions_on_one_card() -> None:

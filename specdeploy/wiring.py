@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from specdeploy.core.speed import Constants
     from specdeploy.events import Reporter
     from specdeploy.workflows import device_ports, ports, server_ports, tuning_ports
+    from specdeploy.workflows.calibrate import CalibrateTools
     from specdeploy.workflows.check import CheckTools
     from specdeploy.workflows.doctor import DoctorTools
     from specdeploy.workflows.estimate import Estimator
@@ -211,4 +212,14 @@ def tune_tools() -> TuneTools:
         devices=device_probe(),
         files=tuning_files(),
         releases=read_release_profiles,
+    )
+
+
+def calibrate_tools() -> CalibrateTools:
+    """Return what calibrating reads with and writes with."""
+    from specdeploy.adapters.measured_files import LocalMeasuredFiles  # noqa: PLC0415
+    from specdeploy.workflows.calibrate import CalibrateTools  # noqa: PLC0415
+
+    return CalibrateTools(
+        files=LocalMeasuredFiles(), checkpoints=checkpoint_reader(), hub=hub_resolver()
     )

@@ -32,6 +32,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "doctor": ("specdeploy.cli.doctor", "See whether this machine has what the runtime needs."),
     "estimate": ("specdeploy.cli.estimate", "Predict memory and speed of a deployment."),
     "tune": ("specdeploy.cli.tune", "Choose draft length, sizes and placement together."),
+    "calibrate": ("specdeploy.cli.calibrate", "Fit predicted speed to your own measurements."),
     "build": ("specdeploy.cli.build", "Build the pair and render its Triton repository."),
     "verify": ("specdeploy.cli.verify", "Re-hash a built artifact against its manifest."),
     "serve": ("specdeploy.cli.serve", "Serve a repository on tritonserver."),

@@ -18,7 +18,7 @@ is adding a file there.
 """
 _LINES: Final = (
     "Profile",
-    "Read from",
+    "Versions",
     "Ways",
     "Methods of engines",
     "Methods of the LLM API",
@@ -49,7 +49,7 @@ def _rows(profiles: Sequence[ReleaseProfile]) -> Iterator[tuple[str, ...]]:
         schedule = profile.draft_len_schedule
         yield (
             profile.name,
-            ", ".join(profile.read_from),
+            ", ".join(profile.versions),
             ", ".join(profile.paths),
             ", ".join(profile.engine_methods) or "-",
             ", ".join(profile.llm_methods) or "-",

@@ -45,7 +45,7 @@ def a_document(**changes: object) -> dict[str, object]:
     more = ("template_keys", "template_defaults", "llm_methods", "llm_sections", "precisions")
     return {
         "line": "9.1",
-        "read_from": ["9.1.0"],
+        "versions": ["9.1.0"],
         "paths": ["engine"],
         "sources": {"code": "the code", "docs": "the documents"},
         "flags": {"workers": {"default": 1, "source": "code"}},

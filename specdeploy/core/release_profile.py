@@ -183,7 +183,9 @@ class ReleaseProfile(Record):
     candidates: Candidates | None = Field(
         default=None, description="None: the whole line; else candidates of its .0 release."
     )
-    read_from: list[str] = Field(description="Versions whose own files were read.")
+    versions: list[str] = Field(
+        description="Versions that the facts are of; what was read elsewhere is not certain."
+    )
     paths: list[Path] = Field(min_length=1, description="Ways of serving that it has.")
     sources: dict[str, str] = Field(description="Key to repository, file and commit, or address.")
     flags: dict[str, BuildFlag]
@@ -232,6 +234,6 @@ class ReleaseProfile(Record):
             self.candidates.first <= version.number <= self.candidates.last
         )
 
-    def was_read_from(self, version: TrtllmVersion) -> bool:
-        """Tell whether the facts were read in exactly this version."""
-        return any(parse_version(text).key == version.key for text in self.read_from)
+    def describes(self, version: TrtllmVersion) -> bool:
+        """Tell whether the facts are of exactly this version, and not only of its line."""
+        return any(parse_version(text).key == version.key for text in self.versions)

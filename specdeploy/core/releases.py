@@ -14,7 +14,7 @@ from specdeploy.core.versions import TrtllmVersion, parse_version
 from specdeploy.errors import ConfigError
 
 # A release's own: nothing of them holds for the next one.
-_OWN: Final = ("name", "base", "line", "candidates", "read_from", "paths", "containers")
+_OWN: Final = ("name", "base", "line", "candidates", "versions", "paths", "containers")
 _TAG: Final = re.compile(r"(?:^|:)(?P<tag>\d\d\.\d\d)(?P<rest>-[\w.-]+)?$")
 _TRTLLM_IMAGE: Final = "-trtllm-python-py3"
 _WAYS: Final = "set runtime.trtllm_version, such as 1.2.1, or a known runtime.container"
@@ -130,9 +130,9 @@ def _decided(
     version = max((text for _, text in given), key=lambda text: len(parse_version(text).numbers))
     profile = find_release(version, profiles)
     notes = []
-    if not profile.was_read_from(parse_version(version)):
-        read = " and ".join(profile.read_from)
-        notes.append(f"the facts of profile {profile.name} were read from {read}, not {version}")
+    if not profile.describes(parse_version(version)):
+        told = " and ".join(profile.versions)
+        notes.append(f"the facts of profile {profile.name} are of {told}, not of {version}")
     return DecidedVersion(version=version, decided_by=giver, profile=profile.name, notes=notes)
 
 
@@ -192,7 +192,7 @@ def _order(profile: ReleaseProfile) -> tuple[tuple[int, int], int]:
 
 def _neighbours(asked: TrtllmVersion, profiles: Sequence[ReleaseProfile]) -> list[str]:
     """Return the known versions before and after one."""
-    known = {parse_version(text).key: text for p in profiles for text in p.read_from}
+    known = {parse_version(text).key: text for p in profiles for text in p.versions}
     before = [key for key in sorted(known) if key <= asked.key][-1:]
     after = [key for key in sorted(known) if key > asked.key][:1]
     return [known[key] for key in (*before, *after)]

@@ -19,7 +19,7 @@ def test_every_file_of_the_package_is_a_profile() -> None:
 
 def test_adding_a_release_is_adding_a_file(tmp_path: Path) -> None:
     for name in ("9.1", "9.2"):
-        content = a_document(line=name, read_from=[f"{name}.0"])
+        content = a_document(line=name, versions=[f"{name}.0"])
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
     assert [profile.line for profile in read_release_profiles(tmp_path)] == ["9.1", "9.2"]
 

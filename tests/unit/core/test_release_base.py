@@ -29,7 +29,7 @@ OLD = a_document(
 NEW: dict[str, object] = {
     "base": "9.1",
     "line": "9.2",
-    "read_from": ["9.2.0"],
+    "versions": ["9.2.0"],
     "paths": ["engine"],
     "containers": {},
 }
@@ -65,7 +65,7 @@ def test_containers_are_never_taken_over() -> None:
 
 
 def test_a_chain_of_bases_is_followed() -> None:
-    newest = {**NEW, "base": "9.2", "line": "9.3", "read_from": ["9.3.0"]}
+    newest = {**NEW, "base": "9.2", "line": "9.3", "versions": ["9.3.0"]}
     middle = {**NEW, "flags": {"workers": {"default": 2, "source": "code"}}}
     found = complete_profiles({"9.3": newest, "9.2": middle, "9.1": OLD})
     assert [profile.name for profile in found] == ["9.1", "9.2", "9.3"]

@@ -126,7 +126,7 @@ def test_a_line_in_the_settings_is_made_exact_by_the_container() -> None:
     assert (decided.version, decided.decided_by, decided.profile) == ("1.2.1", "config", "1.2")
 
 
-def test_a_version_whose_files_were_not_read_is_decided_with_a_note() -> None:
+def test_a_version_that_no_profile_is_exactly_of_is_decided_with_a_note() -> None:
     assert decide("1.2.1").notes == []
     (note,) = decide("1.2.0rc6").notes
-    assert "1.2.0 and 1.2.1, not 1.2.0rc6" in note
+    assert "1.2.0 and 1.2.1, not of 1.2.0rc6" in note

@@ -38,12 +38,12 @@ def test_every_uncertain_fact_says_why(profile: ReleaseProfile) -> None:
 
 
 @pytest.mark.parametrize("profile", profiles(), ids=named)
-def test_a_profile_covers_the_versions_that_it_was_read_from(profile: ReleaseProfile) -> None:
-    assert all(profile.covers(parse_version(text)) for text in profile.read_from)
+def test_a_profile_covers_the_versions_that_it_is_of(profile: ReleaseProfile) -> None:
+    assert all(profile.covers(parse_version(text)) for text in profile.versions)
 
 
 def test_no_version_has_two_profiles() -> None:
-    versions = [text for profile in profiles() for text in profile.read_from]
+    versions = [text for profile in profiles() for text in profile.versions]
     assert len(set(versions)) == len(versions)
     for text in versions:
         assert sum(profile.covers(parse_version(text)) for profile in profiles()) == 1
@@ -80,7 +80,7 @@ def test_defaults_that_never_changed_are_the_same_in_every_release(profile: Rele
 def test_a_flag_is_there_from_its_first_release_until_it_is_refused(flag: str) -> None:
     first, refused = tables()["flags"][flag]
     for profile in ENGINE:
-        version = parse_version(profile.read_from[0])
+        version = parse_version(profile.versions[0])
         there = first is not None and version.key >= parse_version(first).key
         gone = refused is not None and version.key >= parse_version(refused).key
         assert (flag in profile.flags) is (there and not gone), profile.name
@@ -99,7 +99,7 @@ def test_a_template_variable_is_there_from_its_first_release(variable: str) -> N
     first = parse_version(tables()["template_variables"][variable])
     for profile in ENGINE:
         keys = profile.template_keys["tensorrt_llm"]
-        there = parse_version(profile.read_from[0]).key >= first.key
+        there = parse_version(profile.versions[0]).key >= first.key
         assert (variable in {*keys.typed, *keys.text}) is there, profile.name
 
 

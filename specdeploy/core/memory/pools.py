@@ -14,6 +14,8 @@ from specdeploy.core.memory.terms import Role
 
 # Digits of a fraction that is written out; it is rounded up, by less than a block.
 _FRACTION_DIGITS: Final = 6
+# TensorRT-LLM refuses a fraction of 1.
+_LARGEST_FRACTION: Final = 0.999999
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def fractions_of(pools: Pools, order: Sequence[Role]) -> dict[Role, float]:
         for role, free in free_after_loading(use, order, pools.asked).items():
             taken = pools.asked[role] * int(use.blocks[role])
             share = taken / free if free > 0 else 1.0
-            shares[role] = max(shares[role], min(1.0, _rounded_up(share)))
+            shares[role] = max(shares[role], min(_LARGEST_FRACTION, _rounded_up(share)))
     return shares
 
 

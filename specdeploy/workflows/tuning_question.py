@@ -91,7 +91,8 @@ def find_gpus(loaded: LoadedConfig, machine: Machine | None) -> Gpus:
     gpu = _known(planned.name, device.total_bytes or planned.bytes, planned.sm)
     total = device.total_bytes or gpu.memory_mib * MIB
     told = f"{count} x {planned.name} of this machine, {planned.bytes / MIB:,.0f} MiB free each"
-    return Gpus(gpu, GpuMemory(total, free_bytes=planned.bytes), count, (told,))
+    memory = GpuMemory(total, free_bytes=planned.bytes, other_bytes=device.used_bytes or 0)
+    return Gpus(gpu, memory, count, (told,))
 
 
 def fixed_of(loaded: LoadedConfig) -> Fixed:

@@ -99,6 +99,13 @@ def test_the_gpus_here_are_used_and_the_fullest_decides(folder: Path) -> None:
     assert report.memory.gpus[0].total_bytes < 120 * GIB
 
 
+def test_what_other_processes_hold_is_a_line_of_its_own(folder: Path) -> None:
+    device = a_device(0, free_gib=130).evolve(used_bytes=9 * GIB)
+    report = tuned(folder, PAIR, gpus=Gpus(device), acceptance=("0.7",))
+    lines = {line.name: line.bytes for line in report.memory.gpus[0].components}
+    assert (lines["other processes"], lines["driver reserve"]) == (9 * GIB, GIB)
+
+
 def test_more_gpus_than_there_are_is_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"hardware.count is 3 .*there are 1 GPUs here"):
         tuned(folder, f"{PAIR}hardware: {{count: 3}}\n", gpus=Gpus(a_device(0)))

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from environment import ROOT
 
+from specdeploy.core.speed import TABLE
 from specdeploy.core.speed.intervals import Factors, factors_of
 from speed_fit.fits import DENSE, DRAFTING, EXPERTS, fit_dense, fit_drafting, fit_experts
 from speed_fit.folds import Fit, errors_by_fold, five_folds
@@ -17,6 +18,9 @@ from speed_fit.rows import Deployments, read_deployments, read_rows, split_by_ki
 from speed_fit.spread import LEVEL, share_to_ask_for, unseen_speedups
 
 TARGET: Final = ROOT / "specdeploy" / "core" / "speed" / "fitted.py"
+DOCUMENT: Final = ROOT / "docs" / "speed.md"
+_TABLE_BEGIN: Final = "<!-- constants: written by scripts/fit_constants -->"
+_TABLE_END: Final = "<!-- end of constants -->"
 # Constants are written with this many digits, and compared to this share.
 DIGITS: Final = 4
 TOLERANCE: Final = 0.01
@@ -80,6 +84,30 @@ def as_python(values: Mapping[str, float], spread: Spread) -> str:
             "",
         ]
     )
+
+
+def constants_table(values: Mapping[str, float]) -> str:
+    """Return every constant as Markdown, the fitted ones with ``values``."""
+    lines = [
+        "| constant | meaning | value | unit | bounds (prior) | source |",
+        "|---|---|---:|---|---|---|",
+    ]
+    for constant in TABLE:
+        value = float(_short(values.get(constant.name, constant.prior)))
+        bounds = f"{constant.low:g} to {constant.high:g} ({constant.prior:g})"
+        lines.append(
+            f"| `{constant.name}` | {constant.meaning} | {value:.4g} | {constant.unit} "
+            f"| {bounds if constant.source == 'fitted' else ''} "
+            f"| {constant.source}: {constant.origin} |"
+        )
+    return "\n".join(lines)
+
+
+def with_table(document: str, table: str) -> str:
+    """Return the text of docs/speed.md with ``table`` in its place."""
+    head, begin, rest = document.partition(_TABLE_BEGIN)
+    _, end, tail = rest.partition(_TABLE_END)
+    return f"{head}{begin}\n{table}\n{end}{tail}"
 
 
 def _spread(groups: Deployments, fit: Fit, speedup: Factors) -> dict[str, Factors]:

@@ -200,6 +200,7 @@ def _speculative(deployment: Deployment, engines: EnginePaths) -> FileToRender:
             "use_draft_logits": _equal_logits(deployment),
             "max_ngram_size": deployment.serving.max_ngram_size,
             "max_seq_len": deployment.limits.max_seq_len,
+            "vocab_size": deployment.target.spec.vocab_size,
             "end_ids": _end_ids(deployment),
             "tokenizer_file": _tokenizer_file(engines),
             "sampling": deployment.sampling.model_dump(),

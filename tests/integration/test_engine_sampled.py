@@ -125,7 +125,12 @@ class Sampler:
         sampling = Sampling(
             self._sampling.temperature, self._sampling.top_k, self._sampling.top_p, seed
         )
-        calls = Leaves(self._server, sampling=sampling, use_draft_logits=self._draft_logits)
+        calls = Leaves(
+            self._server,
+            sampling=sampling,
+            use_draft_logits=self._draft_logits,
+            vocab_size=VOCABULARY,
+        )
         rounds = Rounds(
             prompt=[PROMPT],
             # One token more than is looked at, so that the first step drafts.

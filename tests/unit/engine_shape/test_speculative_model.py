@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -197,3 +198,18 @@ def test_a_sampled_request_is_served_by_a_pair_of_different_rows(tmp_path: Path)
     assert count(ask(triton, "a", temperature=0.05), "num_output_tokens") == 24
     told = error_of(ask(triton, "a", temperature=0.05, use_draft_logits=True))
     assert "draft_logits has the shape" in told
+
+
+def test_a_proposal_is_cut_at_an_id_that_the_target_does_not_have(tmp_path: Path) -> None:
+    pair = chain_pair(tmp_path, TEXT)
+    rows = json.loads((pair / "target/config.json").read_text())["vocab_size"]
+    # The new rows have the same score as most: so hot, nearly every draw is one of them.
+    pad_rows(pair / "draft", 40 * rows)
+    both = a_deployment(pair, end_ids=())
+    assert both.draft is not None
+    target = both.target.evolve(spec=both.target.spec.evolve(vocab_size=rows))
+    draft = both.draft.evolve(spec=both.draft.spec.evolve(vocab_size=41 * rows))
+    triton = engine_shape(both.evolve(target=target, draft=draft))
+    answer = ask(triton, "a", temperature=50.0)
+    assert count(answer, "num_output_tokens") == 24
+    assert count(answer, "total_draft_tokens") < 24

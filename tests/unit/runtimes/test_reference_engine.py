@@ -93,6 +93,7 @@ def test_every_setting_reaches_its_parameter() -> None:
         "max_ngram_size": "5",
         "max_requests": "7",
         "max_seq_len": "333",
+        "vocab_size": "512",
         "end_ids": "[4, 5]",
         "tokenizer_file": "/models/target/tokenizer.json",
         "temperature": "0.5",

@@ -9,6 +9,7 @@ draft never stops early), and the leaves leave the prompt out of their answers
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, final
 
 import numpy as np
@@ -27,12 +28,21 @@ class Leaves:
         pb_utils: Triton's module, passed in so that tests need no server.
         sampling: The request's.
         use_draft_logits: Judge drafted tokens by the scores they were drawn from.
+        vocab_size: Rows of the target; a draft with more may propose ids that it lacks.
     """
 
-    def __init__(self, pb_utils: Any, *, sampling: Sampling, use_draft_logits: bool) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        pb_utils: Any,  # noqa: ANN401
+        *,
+        sampling: Sampling,
+        use_draft_logits: bool,
+        vocab_size: int,
+    ) -> None:
         self._pb_utils = pb_utils
         self._sampling = sampling
         self._with_logits = use_draft_logits
+        self._vocab_size = vocab_size
 
     def prompt_ids(self, model: str, text: str, max_tokens: int) -> list[int]:
         """Encode a prompt by the preprocessing model."""
@@ -47,16 +57,17 @@ class Leaves:
         return [int(i) for i in self._output(response, "INPUT_ID", model).reshape(-1)]
 
     def draft(self, model: str, tokens: Array, k: int, step: int) -> Proposal:
-        """Let the draft model go on for ``k`` tokens."""
+        """Let the draft model go on for ``k`` tokens, up to the first that the target lacks."""
         wanted = [*_TOKENS, "generation_logits"] if self._with_logits else [*_TOKENS]
         inputs = self._inputs(tokens, k, step, _DRAFT)
         if self._with_logits:
             inputs.append(self._tensor("return_generation_logits", np.array([[True]])))
         response = self._infer(model, inputs, wanted)
-        ids = self._generated(response, model)
+        drawn = self._generated(response, model)
+        ids = list(takewhile(lambda i: i < self._vocab_size, drawn))
         if not self._with_logits:
             return Proposal(ids)
-        return Proposal(ids, self._output(response, "generation_logits", model)[0])
+        return Proposal(ids, self._output(response, "generation_logits", model)[0, : len(ids)])
 
     def verify(self, model: str, tokens: Array, proposal: Proposal, step: int) -> list[int]:
         """Let the target judge a proposal; return what it accepts and its own next token."""

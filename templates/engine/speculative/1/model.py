@@ -52,6 +52,7 @@ class TritonPythonModel:
         self._method = values["method"]
         self._max_ngram = int(values["max_ngram_size"])
         self._max_seq_len = int(values["max_seq_len"])
+        self._vocab_size = int(values["vocab_size"])
         self._settings = _settings(values)
         tokenizer = Tokenizer.from_file(values["tokenizer_file"])
         self._decode = partial(tokenizer.decode, skip_special_tokens=True)
@@ -97,7 +98,10 @@ class TritonPythonModel:
 
     def _generate(self, request: GenerationRequest, reply: Reply) -> list[Step]:
         leaves = Leaves(
-            pb_utils, sampling=request.sampling, use_draft_logits=request.use_draft_logits
+            pb_utils,
+            sampling=request.sampling,
+            use_draft_logits=request.use_draft_logits,
+            vocab_size=self._vocab_size,
         )
         reply.check_alive()
         rounds = self._rounds(request, leaves)

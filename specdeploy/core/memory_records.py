@@ -19,6 +19,7 @@ Change = Literal[
     "kv_dtype",
     "draft",
     "draft_gpu",
+    "no_draft",
     "batch",
     "max_num_tokens",
     "precision",

@@ -61,19 +61,20 @@ def largest_context(request: MemoryRequest) -> int:
 
 
 def _checked(candidates: Iterable[Candidate]) -> list[MemorySuggestion]:
-    found = []
+    """Return the first candidate of each kind that fits."""
+    found: dict[Change, MemorySuggestion] = {}
     for candidate in candidates:
+        if candidate.change in found:
+            continue
         pools = pools_of(candidate.request)
         if pools.fits:
-            found.append(
-                MemorySuggestion(
-                    change=candidate.change,
-                    value=candidate.value,
-                    message=candidate.message,
-                    max_resident=pools.resident,
-                )
+            found[candidate.change] = MemorySuggestion(
+                change=candidate.change,
+                value=candidate.value,
+                message=candidate.message,
+                max_resident=pools.resident,
             )
-    return found
+    return list(found.values())
 
 
 def _two_changes(request: MemoryRequest) -> Iterator[Candidate]:
@@ -144,7 +145,7 @@ def _draft(request: MemoryRequest) -> Iterator[Candidate]:
     alone = replace(
         request, pair=ServedPair(pair.target), gpu=request.gpus[: pair.target.tp], draft_length=0
     )
-    yield Candidate("draft", "none", "serve without a draft", alone)
+    yield Candidate("no_draft", "none", "serve without a draft", alone)
 
 
 def _batch(request: MemoryRequest) -> Iterator[Candidate]:

@@ -328,7 +328,7 @@ def test_heads_that_cannot_be_spread_wider_are_not_offered() -> None:
         kv_layers=[KvLayers(layers=32, width=KvWidth(kv_heads=6, values_per_head=256))],
     )
     (only,) = plan_of(serve_model(spec), 6 * GIB).suggestions
-    assert only.message.endswith("to fp8, and spread the target over 2 GPUs")
+    assert only.message.endswith("to int4_awq, and spread the target over 2 GPUs")
     assert changes(plan_of(served("Llama-3.1-8B"), 6 * GIB))["gpus"] == 4
 
 

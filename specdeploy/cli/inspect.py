@@ -11,8 +11,9 @@ from specdeploy import wiring
 from specdeploy.cli import present
 from specdeploy.cli.options import json_option, verbosity_options
 from specdeploy.core.inspection import Inspection
-from specdeploy.core.kv_cache import AUTO, KV_BITS
+from specdeploy.core.kv_cache import KV_BITS
 from specdeploy.core.models import DraftHeadSpec, VocabularySpec
+from specdeploy.core.precision import AUTO
 from specdeploy.units import format_bytes, format_count
 from specdeploy.workflows.inspect import InspectRequest, inspect
 

@@ -11,20 +11,31 @@ from typing import Annotated, Final, Literal, get_args
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from specdeploy.core.deployment import SamplingDefaults, ServingSettings
+from specdeploy.core.precision import AUTO
 from specdeploy.core.record import Document, Record
 from specdeploy.core.repository import Method, Shape
 
 CONFIG_NAME: Final = "specdeploy.yaml"
 WORKSPACE_NAME: Final = ".specdeploy"
-AUTO: Final = "auto"
 
 Auto = Literal["auto"]
 Positive = Annotated[int, Field(ge=1)]
 RuntimeName = Literal["engine", "llmapi", "reference"]
+# The words of core/precision.py and core/kv_cache.py; a type cannot be made from their tables.
 Precision = Literal[
-    "auto", "fp32", "bf16", "fp16", "fp8", "nvfp4", "int8_sq", "int8_wo", "int4_awq", "int4_wo"
+    "auto",
+    "fp32",
+    "bf16",
+    "fp16",
+    "fp8",
+    "int8_wo",
+    "int8_sq",
+    "int4_wo",
+    "int4_awq",
+    "w4a8",
+    "nvfp4",
 ]
-KvDtype = Literal["auto", "fp32", "bf16", "fp16", "fp8", "int8", "nvfp4"]
+KvDtype = Literal["auto", "fp32", "bf16", "fp16", "fp8", "int8", "int4", "fp4", "nvfp4"]
 Objective = Literal["latency", "throughput", "cost"]
 
 METHODS: Final[tuple[Method, ...]] = get_args(Method)

@@ -7,7 +7,8 @@ from functools import reduce
 
 from pydantic import Field
 
-from specdeploy.core.config import AUTO, ModelSection
+from specdeploy.core.config import ModelSection
+from specdeploy.core.precision import AUTO
 from specdeploy.core.record import Document, Record
 from specdeploy.core.resolution import (
     LoadedConfig,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from specdeploy.core.kv_cache import AUTO, kv_bytes_per_token, resolve_kv_dtype
+from specdeploy.core.kv_cache import kv_bytes_per_token, resolve_kv_dtype
 from specdeploy.core.models import (
     DraftHeadSpec,
     KvLayers,
@@ -15,6 +15,7 @@ from specdeploy.core.models import (
     SpecialIds,
     VocabularySpec,
 )
+from specdeploy.core.precision import AUTO
 from specdeploy.core.record import Document
 
 

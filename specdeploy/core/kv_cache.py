@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from specdeploy.core.models import PRECISION_OF_DTYPE, KvLayers, ModelSpec
+from specdeploy.core.precision import AUTO
 from specdeploy.errors import CheckpointError, ConfigError
 
-AUTO: Final = "auto"
 # Bits per value. The block scales of 4-bit types are not counted.
 KV_BITS: Final = {
     "fp32": 32,

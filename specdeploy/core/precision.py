@@ -14,6 +14,7 @@ from specdeploy.core.models import (
 )
 from specdeploy.errors import ConfigError
 
+# The value of every setting that is left to us.
 AUTO: Final = "auto"
 MatmulUnit = Literal["half", "fp8", "int8", "fp4"]
 _HALF_BITS: Final = 16

@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from specdeploy.core.config import AUTO, NOT_USED_YET, Config, ModelSection
+from specdeploy.core.config import NOT_USED_YET, Config, ModelSection
 from specdeploy.core.deployment import Deployment, ModelUse, ResolvedLimits
 from specdeploy.core.models import PRECISION_OF_DTYPE, ModelSpec
+from specdeploy.core.precision import AUTO
 from specdeploy.core.record import Record
 from specdeploy.core.repository import Method, Shape
 from specdeploy.core.settings import DEFAULT, Source

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specdeploy.core.inspection import Inspection, inspect_model
-from specdeploy.core.kv_cache import AUTO
+from specdeploy.core.precision import AUTO
 from specdeploy.core.resolution import HUB_ID
 from specdeploy.errors import CheckpointError, ConfigError
 from specdeploy.workflows.ports import CheckpointReader, HubResolver

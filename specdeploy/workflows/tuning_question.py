@@ -9,12 +9,13 @@ from typing import Final
 
 from specdeploy.core.acceptance import AcceptanceProfile, MixedCurve, given_profile, mix
 from specdeploy.core.acceptance_presets import PREFIX, preset_profile
-from specdeploy.core.config import AUTO, CategoryMix
+from specdeploy.core.config import CategoryMix
 from specdeploy.core.devices import Machine, planning_gpus
 from specdeploy.core.hardware import GpuSpec, find_gpu
 from specdeploy.core.memory import GpuMemory
 from specdeploy.core.models import ModelSpec
 from specdeploy.core.nearest import did_you_mean
+from specdeploy.core.precision import AUTO
 from specdeploy.core.resolution import LoadedConfig
 from specdeploy.core.tuner.question import Candidate, Fixed
 from specdeploy.errors import ConfigError

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
-from specdeploy.core.config import NOT_USED_YET
+from specdeploy.core.config import NOT_USED_YET, KvDtype, Precision
+from specdeploy.core.kv_cache import KV_BITS
+from specdeploy.core.precision import AUTO, PRECISIONS
 from specdeploy.core.settings import (
     ConfigFile,
     Given,
@@ -28,6 +32,11 @@ def refusal_of(**variables: str) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
         environment(**variables)
     return caught.value
+
+
+def test_the_file_takes_every_format_that_is_planned_for() -> None:
+    assert list(get_args(Precision)) == [AUTO, *PRECISIONS]
+    assert list(get_args(KvDtype)) == [AUTO, *KV_BITS]
 
 
 def test_every_setting_of_the_issue_has_a_key() -> None:

@@ -30,6 +30,8 @@ OUTPUTS = [
     (["doctor"], "doctor-report"),
     (["check"], "check-report"),
     (["check", "--target", "t", "--draft", "other"], "check-report"),
+    (["estimate", "--target", "t", "--gpu", "l4"], "estimate"),
+    (["tune", "--gpu", "l4", "--acceptance", "0.7", "--workspace", "tuned"], "tuning-report"),
     (["build", "--dry-run"], "build-report"),
     (["build"], "build-report"),
     (["verify", ".specdeploy"], "verify-report"),

@@ -65,6 +65,8 @@ def heavy_modules(folder: Path, *words: str) -> set[str]:
         ["inspect", "t"],
         ["check"],
         ["check", "--target", "t", "--draft", "d", "--json"],
+        ["estimate", "--target", "t", "--gpu", "l4"],
+        ["tune", "--gpu", "l4", "--acceptance", "0.7", "--workspace", "tuned"],
     ],
     ids=" ".join,
 )

@@ -15,9 +15,13 @@ from specdeploy.core.acceptance import (
     mix,
 )
 from specdeploy.core.config import CategoryMix
-from specdeploy.core.memory import GpuMemory
+from specdeploy.core.memory import GpuMemory, plan_memory
+from specdeploy.core.served import ServedPair
 from specdeploy.core.tuner.answer import HOW_TO_MEASURE, Said, tune
+from specdeploy.core.tuner.evaluate import memory_request
+from specdeploy.core.tuner.ladder import build_ladder
 from specdeploy.core.tuner.question import Candidate, Fixed, Question
+from specdeploy.core.tuner.space import variants
 from specdeploy.core.tuning import Tuning, TuningReport
 from specdeploy.errors import InfeasiblePlanError
 from specdeploy.units import GIB
@@ -126,11 +130,16 @@ def test_a_choice_at_the_edge_of_its_acceptance_has_a_regret() -> None:
 
 
 def test_the_crossover_lies_between_a_load_that_pays_and_one_that_does_not() -> None:
-    question = a_question(a_draft(0.6), gpu_count=8, fixed=Fixed(target_tp=8, draft_tp=1))
-    report = told(question)
+    fixed = Fixed(target_tp=8, draft_tp=1, max_num_tokens=8192)
+    question = a_question(a_draft(0.6), gpu_count=8, fixed=fixed)
+    report = tune(question, Said(), axes=replace(SMALL_AXES, max_num_tokens=(8192,)))
     assert report.crossover is not None
-    for row in report.by_concurrency:
-        assert (row.draft_length > 0) == (row.concurrency < report.crossover)
+    around = {"concurrency": [report.crossover - 1, report.crossover]}
+    moved = replace(question, workload=a_question(load=around).workload)
+    axes = replace(SMALL_AXES, max_num_tokens=(8192,), concurrency=moved.workload.concurrency)
+    rows = {row.concurrency: row for row in tune(moved, Said(), axes=axes).by_concurrency}
+    assert rows[report.crossover - 1].draft_length > 0
+    assert rows[report.crossover].draft_length == 0
 
 
 def test_the_schedule_speaks_the_release_and_ends_at_the_batch() -> None:
@@ -177,6 +186,16 @@ def test_requests_that_wait_for_memory_are_told() -> None:
     question = a_question(memory=GpuMemory(76 * GIB), load={"input_len": 16_000})
     report = tune(question, Said(), axes=SMALL_AXES)
     assert any("of 8 requests in flight; the others wait" in w for w in report.warnings)
+
+
+def test_the_baseline_holds_what_a_server_without_a_draft_holds() -> None:
+    question = a_question(a_draft(), memory=GpuMemory(78 * GIB))
+    variant = next(v for v in variants(question) if v.pair.draft)
+    ladder = build_ladder(question, variant, concurrency=(256,), max_num_tokens=8192)
+    alone = replace(memory_request(question, variant), pair=ServedPair(variant.pair.target))
+    plan = plan_memory(replace(alone, max_batch_size=256))
+    assert ladder.lengths[0] == 0
+    assert ladder.resident[0, 0] == plan.max_resident > ladder.resident[1, 0]
 
 
 def test_a_pair_that_cannot_speculate_still_gets_a_server() -> None:

@@ -196,13 +196,16 @@ def test_equal_token_capacity_is_the_best_split() -> None:
 
 
 def test_a_limit_of_the_time_per_token_is_held_against_the_slow_end() -> None:
-    axes = replace(SMALL_AXES, max_batch_size=(8,), draft_share=(0.0,))
-    free = a_question()
-    plain = search(free, axes).best
-    assert plain is not None
-    mean = (plain.e2e_ms - 500) / 255
-    limited = a_question(load={"slo": {"tpot_ms": mean * 1.02}})
-    assert search(limited, axes).best is None
+    axes = replace(SMALL_AXES, max_batch_size=(8,), max_num_tokens=(8192,))
+    question = a_question()
+    target = next(v for v in variants(question) if not v.refused)
+    load = Load(8, 1024, 256)
+    speed = estimate_speed(target.pair, question.gpu, load, draft_length=0, tokens_per_step=1.0)
+    slow_end = speed.intervals["baseline.tpot_ms"].high
+    assert slow_end > speed.baseline.tpot_ms * 1.02
+    for limit, feasible in ((speed.baseline.tpot_ms * 1.02, False), (slow_end * 1.001, True)):
+        limited = a_question(load={"slo": {"tpot_ms": limit}})
+        assert (search(limited, axes).best is not None) == feasible
 
 
 def test_a_kv_type_that_changes_the_target_is_refused_unless_it_is_allowed() -> None:

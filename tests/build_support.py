@@ -60,10 +60,6 @@ class FakeRuntime:
             absolute_paths=[engines.target],
         )
 
-    def server_arguments(self, plan: RepositoryPlan) -> Sequence[str]:
-        del plan
-        return ()
-
 
 def _step(role: Role, use: ModelUse, files: list[InputFile]) -> BuildStep:
     argv = ["{python}", "convert", "--from", use.path, "--to={output}"]

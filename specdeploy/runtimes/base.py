@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from specdeploy.core.build import BuildPlan, EnginePaths, InputFile
@@ -45,6 +44,3 @@ class Runtime(Protocol):
 
     def plan_repository(self, deployment: Deployment, *, engines: EnginePaths) -> RepositoryPlan:
         """Return every file of the Triton repository."""
-
-    def server_arguments(self, plan: RepositoryPlan) -> Sequence[str]:
-        """Return tritonserver's arguments beyond repository, ports and backend folder."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, final
 
 from specdeploy.core.build import BuildPlan, BuildStep, EnginePaths, InputFile, Role
@@ -49,11 +48,6 @@ class ReferenceRuntime:
         if deployment.shape == "engine":
             return plan_engine_repository(deployment, engines=engines)
         return plan_llmapi_repository(deployment, engines=engines)
-
-    def server_arguments(self, plan: RepositoryPlan) -> Sequence[str]:
-        """Return tritonserver's arguments beyond repository, ports and backend folder."""
-        del plan
-        return ()
 
 
 def _step(role: Role, use: ModelUse, files: list[InputFile]) -> BuildStep:

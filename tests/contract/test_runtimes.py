@@ -104,9 +104,3 @@ def test_every_model_with_python_has_its_model_file(case: tuple[Runtime, Deploym
     for model in plan.models:
         if 'backend: "python"' in files[f"{model}/config.pbtxt"]:
             assert f"{model}/1/model.py" in files
-
-
-def test_server_arguments_are_words(case: tuple[Runtime, Deployment]) -> None:
-    runtime, deployment = case
-    plan = runtime.plan_repository(deployment, engines=ENGINES)
-    assert all(isinstance(word, str) for word in runtime.server_arguments(plan))

@@ -157,13 +157,15 @@ class Client:
     def stream(self, prompt: str, options: GenerationOptions | None = None) -> GenerationStream:
         """Ask for a continuation of ``prompt`` and return its chunks as they come.
 
+        The request goes out, and its times begin, when the first chunk is asked for.
+
         Raises:
             ServerError: here or while iterating, as `generate` does.
             ConfigError: an option cannot be said to this model.
         """
         interface = self.interface()
         request = build_request(interface, prompt, options or GenerationOptions())
-        reader = ReplyReader(interface.name, prompt, sent_s=self._clock())
+        reader = ReplyReader(interface.name, prompt)
         return GenerationStream(
             self._connection.stream(request, self._timeout_s), reader, self._clock
         )
@@ -262,7 +264,7 @@ class AsyncClient:
         """Ask for a continuation and return its chunks; errors as in `Client.stream`."""
         interface = await self.interface()
         request = build_request(interface, prompt, options or GenerationOptions())
-        reader = ReplyReader(interface.name, prompt, sent_s=self._clock())
+        reader = ReplyReader(interface.name, prompt)
         return AsyncGenerationStream(
             self._connection.stream(request, self._timeout_s), reader, self._clock
         )
@@ -301,6 +303,8 @@ def _checked_timeout(timeout_s: float | None) -> float:
 def _read_chunks(
     replies: Replies, reader: ReplyReader, clock: Callable[[], float]
 ) -> Generator[Chunk, None, None]:
+    # Not when the stream was made: the request goes out when its first reply is asked for.
+    reader.start(sent_s=clock())
     try:
         for reply in replies:
             chunk = reader.read(reply, received_s=clock())
@@ -316,6 +320,7 @@ def _read_chunks(
 async def _read_chunks_async(
     replies: AsyncReplies, reader: ReplyReader, clock: Callable[[], float]
 ) -> AsyncGenerator[Chunk, None]:
+    reader.start(sent_s=clock())
     try:
         async for reply in replies:
             chunk = reader.read(reply, received_s=clock())

@@ -25,10 +25,10 @@ class ReplyReader:
     chunk: it is no token, no first token and no gap.
     """
 
-    def __init__(self, model: str, prompt: str, *, sent_s: float) -> None:
+    def __init__(self, model: str, prompt: str) -> None:
         self._model = model
         self._prompt = prompt
-        self._sent_s = sent_s
+        self._sent_s: float | None = None
         # A character's bytes may be split over two responses.
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._chunks: list[Chunk] = []
@@ -39,6 +39,10 @@ class ReplyReader:
     def finished(self) -> bool:
         """The final response was seen."""
         return self._finished_s is not None
+
+    def start(self, *, sent_s: float) -> None:
+        """Note when the request goes out."""
+        self._sent_s = sent_s
 
     def read(self, reply: Reply, *, received_s: float) -> Chunk | None:
         """Take one reply; return the chunk that it makes, if any."""
@@ -58,7 +62,7 @@ class ReplyReader:
         Raises:
             ValueError: the final response was not seen yet.
         """
-        if self._finished_s is None:
+        if self._sent_s is None or self._finished_s is None:
             raise ValueError("the generation has not finished")
         return GenerationResult(
             model=self._model,

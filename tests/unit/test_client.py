@@ -298,6 +298,33 @@ def test_times_are_those_of_the_given_clock() -> None:
     assert result.text_times_s == [102.0, 103.0]
 
 
+def test_time_spent_before_the_first_chunk_is_asked_for_is_not_the_servers() -> None:
+    now = 100.0
+    with (
+        scripted_server(Script([response("a"), response(final=True)])) as url,
+        Client(url, clock=lambda: now) as client,
+    ):
+        stream = client.stream("prompt")
+        now = 160.0
+        result = stream.result()
+    assert (result.sent_s, result.ttft_s) == (160.0, 0.0)
+
+
+def test_time_spent_before_the_first_chunk_is_not_the_servers_with_asyncio_either() -> None:
+    now = 100.0
+
+    async def ask_late(url: str) -> GenerationResult:
+        nonlocal now
+        async with AsyncClient(url, clock=lambda: now) as client:
+            stream = await client.stream("prompt")
+            now = 160.0
+            return await stream.result()
+
+    with scripted_server(Script([response("a"), response(final=True)])) as url:
+        result = asyncio.run(ask_late(url))
+    assert (result.sent_s, result.ttft_s) == (160.0, 0.0)
+
+
 def test_one_client_serves_several_threads_at_once() -> None:
     barrier = threading.Barrier(4, timeout=30)
     script = Script([lambda _: _wait(barrier), response("done", final=True)])

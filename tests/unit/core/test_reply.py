@@ -7,7 +7,8 @@ from specdeploy.core.reply import Reply, ReplyReader
 
 
 def read(*replies: Reply) -> list[Chunk | None]:
-    reader = ReplyReader("m", "p", sent_s=0.0)
+    reader = ReplyReader("m", "p")
+    reader.start(sent_s=0.0)
     return [reader.read(reply, received_s=float(n)) for n, reply in enumerate(replies, 1)]
 
 
@@ -39,4 +40,4 @@ def test_half_a_character_before_an_empty_end_is_replaced_too() -> None:
 
 def test_an_unfinished_generation_has_no_result() -> None:
     with pytest.raises(ValueError, match="has not finished"):
-        ReplyReader("m", "p", sent_s=0.0).result()
+        ReplyReader("m", "p").result()

@@ -37,7 +37,7 @@ PURE_LIBRARIES = {
 EFFECTS = {"subprocess", "socket", "random", "secrets", "shutil", "tempfile", "logging", "time"}
 HEAVY = {
     *("torch", "transformers", "tritonclient", "grpc", "plotly", "pynvml", "safetensors"),
-    *("huggingface_hub", "tokenizers", "jinja2", "yaml", "tensorrt_llm"),
+    *("huggingface_hub", "tokenizers", "jinja2", "yaml", "tensorrt_llm", "aiconfigurator_core"),
 }
 PATH_METHODS = {
     *("read_text", "read_bytes", "write_text", "write_bytes", "exists", "is_dir", "is_file"),
@@ -97,7 +97,7 @@ def test_tensorrt_llm_is_never_imported() -> None:
     assert [name_of(p) for p, module in everywhere if module.startswith("tensorrt_llm")] == []
 
 
-@pytest.mark.parametrize("library", ["tritonclient", "torch", "pynvml"])
+@pytest.mark.parametrize("library", ["tritonclient", "torch", "pynvml", "aiconfigurator_core"])
 def test_a_heavy_library_stays_in_adapters(library: str) -> None:
     users = {
         name_of(path)

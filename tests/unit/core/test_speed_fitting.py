@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +12,10 @@ from speed_pairs import H100, measured, target
 
 from specdeploy.core.hardware import find_gpu
 from specdeploy.core.served import ServedPair, serve_model
-from specdeploy.core.speed import DEFAULT, fitting
+from specdeploy.core.speed import DEFAULT, Constants, calibrating, fitting
 from specdeploy.core.speed.calibrating import calibrate, names_for
 from specdeploy.core.speed.fitting import FitOptions, fit, fit_residuals
-from specdeploy.core.speed.measured import Errors, errors_of, joined, mean_absolute
+from specdeploy.core.speed.measured import Errors, Measured, errors_of, joined, mean_absolute
 from specdeploy.core.speed.serving import Serving
 
 SLOWER = DEFAULT.moved({"layer_s": 4.5e-5, "fp8_efficiency": 0.35, "queue_slope": 0.15})
@@ -67,7 +68,7 @@ def test_a_fit_ends_after_its_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_wild_point_does_not_carry_a_fit_away() -> None:
-    wild = measured(DEFAULT, noise=lambda i: 20.0 if i == 3 else 1.0)
+    wild = measured(DEFAULT, noise=lambda i: 0.05 if i == 3 else 1.0)
     found = fit([wild], DEFAULT, FitOptions(("layer_s", "step_s"), pull=0.1))
     calm = [i for i in range(len(wild)) if i != 3]
     assert errors_of([wild.only(np.array(calm))], found).tpot_mean < 0.05
@@ -185,3 +186,17 @@ def test_the_same_points_give_the_same_calibration() -> None:
     points = [measured(SLOWER)]
     assert calibrate(points) == calibrate(points)
     assert H100.name == "h100-sxm"
+
+
+def test_a_fit_does_not_see_the_points_that_it_is_judged_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[int] = []
+
+    def watched(groups: Sequence[Measured], start: Constants, options: FitOptions) -> Constants:
+        seen.append(sum(map(len, groups)))
+        return fit(groups, start, options)
+
+    monkeypatch.setattr(calibrating, "fit", watched)
+    calibrate([measured(SLOWER, points=10)])
+    assert seen[:5] == [8, 8, 8, 8, 8]

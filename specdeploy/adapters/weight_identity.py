@@ -6,9 +6,9 @@ import hashlib
 from pathlib import Path
 from typing import Final, final
 
+from specdeploy.adapters.checkpoints import list_pickles, list_weight_files
 from specdeploy.errors import CheckpointError
 
-PATTERNS: Final = ("*.safetensors", "pytorch_model*.bin")
 HEAD_BYTES: Final = 1 << 18
 SAMPLES: Final = 16
 SAMPLE_BYTES: Final = 1 << 12
@@ -22,9 +22,9 @@ class SampledWeights:
         """Return a digest that equal weights share; None when there are no weight files.
 
         Raises:
-            CheckpointError: a weight file cannot be read.
+            CheckpointError: a weight file is missing or cannot be read.
         """
-        files = sorted(file for pattern in PATTERNS for file in path.glob(pattern))
+        files = list_weight_files(path) or list_pickles(path)
         if not files:
             return None
         digest = hashlib.blake2b(digest_size=16)

@@ -31,5 +31,13 @@ def test_a_late_difference_in_a_large_file_is_seen(tmp_path: Path) -> None:
     assert identify(tmp_path / "a") != identify(tmp_path / "b")
 
 
+def test_files_that_are_no_weights_of_the_model_do_not_count(tmp_path: Path) -> None:
+    first = weights(tmp_path / "a", fill=1)
+    second = weights(tmp_path / "b", fill=1)
+    (tmp_path / "b" / "adapter_model.safetensors").write_bytes(b"\0" * 64)
+    (tmp_path / "b" / "consolidated.safetensors").write_bytes(b"\0" * 64)
+    assert first == second == SampledWeights().identify_weights(tmp_path / "b")
+
+
 def test_a_plan_has_no_weights(tmp_path: Path) -> None:
     assert SampledWeights().identify_weights(tmp_path) is None

@@ -16,6 +16,8 @@ from specdeploy.errors import CheckpointError, ConfigError
 
 _PLANNING: Final = tuple(f"*{ending}" for ending in SIDE_FILES)
 _WEIGHTS: Final = ("*.safetensors", "*.safetensors.index.json")
+# The same weights once more, under names that only their authors' own code reads.
+_COPIES: Final = ("consolidated*", "original/*")
 
 
 @final
@@ -86,7 +88,7 @@ def _snapshot(repo_id: str, *, local_files_only: bool, weights: bool) -> Path:
         repo_id,
         local_files_only=local_files_only,
         allow_patterns=[*_PLANNING, *(_WEIGHTS if weights else ())],
-        ignore_patterns=None if weights else ["*.safetensors.index.json"],
+        ignore_patterns=[*_COPIES, *(() if weights else ("*.safetensors.index.json",))],
     )
     return Path(directory)
 

@@ -126,18 +126,43 @@ def test_the_library_finds_a_snapshot_in_its_own_cache(
     assert HubFiles().resolve("org/name") == folder / "snapshots" / revision
 
 
-@pytest.mark.parametrize("name", ["config.json", "modeling_own.py", "merges.txt", "w.safetensors"])
-def test_every_kind_of_file_that_a_build_reads_is_asked_for(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    library = pytest.importorskip("huggingface_hub")
-    asked: list[str] = []
+class Asked:
+    """The library's call, and which files it would have downloaded."""
 
-    def snapshot_download(repo_id: str, *, allow_patterns: list[str], **_: object) -> str:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._allowed: list[str] = []
+        self._ignored: list[str] = []
+
+    def __call__(
+        self, repo_id: str, *, allow_patterns: list[str], ignore_patterns: list[str], **_: object
+    ) -> str:
         del repo_id
-        asked.extend(allow_patterns)
-        return str(tmp_path)
+        self._allowed, self._ignored = allow_patterns, ignore_patterns
+        return str(self._folder)
 
-    monkeypatch.setattr(library, "snapshot_download", snapshot_download)
+    def has(self, name: str) -> bool:
+        allowed, ignored = (
+            any(fnmatch(name, pattern) for pattern in patterns)
+            for patterns in (self._allowed, self._ignored)
+        )
+        return allowed and not ignored
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    call = Asked(tmp_path)
+    library = pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr(library, "snapshot_download", call)
     HubFiles(weights=True).resolve("org/name")
-    assert any(fnmatch(name, pattern) for pattern in asked)
+    return call
+
+
+@pytest.mark.parametrize("name", ["config.json", "modeling_own.py", "merges.txt", "w.safetensors"])
+def test_every_kind_of_file_that_a_build_reads_is_asked_for(name: str, asked: Asked) -> None:
+    assert asked.has(name)
+
+
+@pytest.mark.parametrize("name", ["consolidated.safetensors", "original/model.safetensors"])
+def test_a_second_copy_of_the_weights_is_not_asked_for(name: str, asked: Asked) -> None:
+    assert not asked.has(name)

@@ -68,10 +68,10 @@ def test_a_fit_ends_after_its_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_wild_point_does_not_carry_a_fit_away() -> None:
-    wild = measured(DEFAULT, noise=lambda i: 0.05 if i == 3 else 1.0)
-    found = fit([wild], DEFAULT, FitOptions(("layer_s", "step_s"), pull=0.1))
+    wild = measured(DEFAULT, noise=lambda i: 0.05 if i == 3 else 1.0, points=24)
+    found = fit([wild], DEFAULT, FitOptions(("layer_s", "step_s")))
     calm = [i for i in range(len(wild)) if i != 3]
-    assert errors_of([wild.only(np.array(calm))], found).tpot_mean < 0.05
+    assert errors_of([wild.only(np.array(calm))], found).tpot_mean < 0.08
 
 
 def test_times_that_were_not_measured_are_left_out() -> None:

@@ -13,6 +13,7 @@ SCHEMAS: Final[Mapping[str, str]] = {
     "config": "specdeploy.core.config:Config",
     "acceptance": "specdeploy.core.acceptance:AcceptanceProfile",
     "estimate": "specdeploy.core.estimate:Estimate",
+    "measured-loads": "specdeploy.core.tuner.measured:MeasuredLoads",
     "tuning": "specdeploy.core.tuning:Tuning",
     "tuning-report": "specdeploy.core.tuning:TuningReport",
     "calibration": "specdeploy.core.speed.calibration:Calibration",
@@ -33,7 +34,7 @@ SCHEMAS: Final[Mapping[str, str]] = {
     "schema-list": "specdeploy.schemas:SchemaList",
 }
 # Written by people or by other releases: what has a default may be left out.
-_READ: Final = frozenset({"config", "acceptance", "tuning"})
+_READ: Final = frozenset({"config", "acceptance", "measured-loads", "tuning"})
 
 
 class SchemaList(Record):

@@ -15,6 +15,7 @@ from specdeploy.adapters.durable import explained, staging_sibling
 from specdeploy.core.acceptance import AcceptanceProfile
 from specdeploy.core.record import Document
 from specdeploy.core.speed import Calibration
+from specdeploy.core.tuner.measured import MeasuredLoads
 from specdeploy.errors import ConfigError
 
 Read = TypeVar("Read", bound=Document)
@@ -39,6 +40,14 @@ class LocalTuningFiles:
             ConfigError: unreadable, or not a calibration of a version we know.
         """
         return _read(path, Calibration)
+
+    def read_measured(self, path: Path) -> MeasuredLoads:
+        """Return what was measured, load by load.
+
+        Raises:
+            ConfigError: unreadable, or not such a file of a version we know.
+        """
+        return _read(path, MeasuredLoads)
 
     def write_texts(self, folder: Path, texts: Mapping[str, str]) -> None:
         """Write files by name, each whole or not at all; makes the folder.

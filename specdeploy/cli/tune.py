@@ -56,6 +56,12 @@ from specdeploy.workflows.tune import TuneRequest, keep, tune_pair
     metavar="FILE",
     help="Constants of the speed model, fitted to your own measurements.",
 )
+@click.option(
+    "--measured",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Measured tokens per second per request, by requests in flight; docs/tune.md.",
+)
 @json_option
 @verbosity_options
 def command(
@@ -64,6 +70,7 @@ def command(
     acceptance: tuple[str, ...],
     drafts: tuple[str, ...],
     calibration: Path | None,
+    measured: Path | None,
     as_json: bool,
     verbose: int,
     quiet: bool,
@@ -90,6 +97,7 @@ def command(
         acceptance=acceptance,
         drafts=drafts,
         calibration=calibration,
+        measured=measured,
     )
     tools = wiring.tune_tools()
     report = tune_pair(request, tools=tools)

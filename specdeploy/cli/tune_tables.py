@@ -124,9 +124,11 @@ def _bar(speedup: Predicted, longest: float) -> str:
 
 def _sections(report: TuningReport) -> Iterator[tuple[str, list[str]]]:
     yield "crossover", _crossover(report)
+    yield "measured", list(_measured(report))
     yield "if acceptance were", list(_ifs(report))
     yield "what the choice depends on", [line for s in report.sensitivity for line in _flips(s)]
     yield "draft-length schedule", list(_schedule(report))
+    yield "what drafting costs", list(_drafting(report))
     yield "why the rest lost", [f"{n:>12,}  {why}" for why, n in report.rejected.items()]
     yield "assumed", report.assumptions
 
@@ -137,6 +139,28 @@ def _crossover(report: TuningReport) -> list[str]:
     if report.crossover is None:
         return ["speculation pays at every number of requests in flight that was looked at"]
     return [f"from {report.crossover} requests in flight on, no draft is better"]
+
+
+def _measured(report: TuningReport) -> Iterator[str]:
+    for row in report.measured:
+        do = "speculate" if row.speculate else "draft length 0"
+        yield (
+            f"{row.concurrency} in flight: {row.speedup:.3f}, {row.total_speculative:,.0f} against "
+            f"{row.total_baseline:,.0f} tokens/s together: {do}"
+        )
+
+
+def _drafting(report: TuningReport) -> Iterator[str]:
+    costs = report.draft_costs
+    if costs is None:
+        return
+    for cost in costs.by_tp:
+        yield (
+            f"a draft step at tp {cost.tp}: {cost.step_ms:.2f} ms, {cost.cost_ratio:.3f} of a "
+            "target step"
+        )
+    if costs.warning is not None:
+        yield costs.warning
 
 
 def _ifs(report: TuningReport) -> Iterator[str]:

@@ -102,6 +102,16 @@ class ConcurrencyRow(Record):
     )
 
 
+class MeasuredVerdict(Record):
+    """What a measurement says to do at exactly its load."""
+
+    concurrency: int
+    speedup: float = Field(description="Of tokens per second per request.")
+    total_baseline: float = Field(description="Tokens per second of all requests together.")
+    total_speculative: float
+    speculate: bool
+
+
 class IfRow(Record):
     """What would be chosen if acceptance were so."""
 
@@ -180,6 +190,9 @@ class TuningReport(Document):
     by_concurrency: list[ConcurrencyRow]
     crossover: int | None = Field(
         description="Requests in flight from which on no draft is better; null: not seen."
+    )
+    measured: list[MeasuredVerdict] = Field(
+        default=[], description="What measured runs say; no load between them is answered."
     )
     if_acceptance: list[IfRow] = []
     sensitivity: list[CategorySensitivity] = []

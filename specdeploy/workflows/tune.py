@@ -13,6 +13,7 @@ from specdeploy.core.releases import decide_version, find_release
 from specdeploy.core.resolution import LoadedConfig, shape_of
 from specdeploy.core.speed import DEFAULT, Constants
 from specdeploy.core.tuner.answer import Said, tune
+from specdeploy.core.tuner.measured import MeasuredLoad
 from specdeploy.core.tuner.question import TENSOR_PARALLEL, Question
 from specdeploy.core.tuner.workload import plan_workload
 from specdeploy.core.tuning import TuningReport
@@ -58,6 +59,7 @@ class TuneRequest:
         acceptance: ``[NAME=]A``, a file, or ``preset:NAME``, each.
         drafts: More draft checkpoints to compare.
         calibration: Constants fitted to the user's own measurements.
+        measured: Speeds of the pair at some loads; they win over predictions there.
     """
 
     settings: LoadedConfig
@@ -65,6 +67,7 @@ class TuneRequest:
     acceptance: tuple[str, ...] = ()
     drafts: tuple[str, ...] = ()
     calibration: Path | None = None
+    measured: Path | None = None
 
 
 def tune_pair(request: TuneRequest, *, tools: TuneTools) -> TuningReport:
@@ -155,6 +158,7 @@ def _said(request: TuneRequest, acceptances: Acceptances, gpus: Gpus, tools: Tun
         acceptance_source=acceptances.source,
         price_per_gpu_hour=config.price_per_gpu_hour,
         reading=_reading(request.settings, tools),
+        measured=_measured(request, tools),
         assumptions=(*gpus.assumptions, *_assumptions(request.settings)),
         warnings=tuple(acceptances.warnings),
     )
@@ -177,6 +181,12 @@ def _reading(loaded: LoadedConfig, tools: TuneTools) -> DraftLenSchedule | None:
     profiles = tools.releases()
     decided = decide_version(runtime.trtllm_version, runtime.container, None, profiles=profiles)
     return find_release(decided.version, profiles).draft_len_schedule
+
+
+def _measured(request: TuneRequest, tools: TuneTools) -> tuple[MeasuredLoad, ...]:
+    if request.measured is None:
+        return ()
+    return tuple(tools.files.read_measured(request.cwd / request.measured).loads)
 
 
 def _constants(request: TuneRequest, tools: TuneTools) -> Constants:

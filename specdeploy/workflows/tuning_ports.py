@@ -9,6 +9,7 @@ from typing import Protocol
 from specdeploy.core.acceptance import AcceptanceProfile
 from specdeploy.core.release_profile import ReleaseProfile
 from specdeploy.core.speed import Calibration
+from specdeploy.core.tuner.measured import MeasuredLoads
 
 ReleaseProfiles = Callable[[], tuple[ReleaseProfile, ...]]
 
@@ -28,6 +29,13 @@ class TuningFiles(Protocol):
 
         Raises:
             ConfigError: unreadable, or not a calibration of a version we know.
+        """
+
+    def read_measured(self, path: Path) -> MeasuredLoads:
+        """Return what was measured, load by load.
+
+        Raises:
+            ConfigError: unreadable, or not such a file of a version we know.
         """
 
     def write_texts(self, folder: Path, texts: Mapping[str, str]) -> None:

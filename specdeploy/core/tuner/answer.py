@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,6 +13,7 @@ from specdeploy.core.acceptance_presets import flat_acceptance
 from specdeploy.core.memory import MemoryPlan, plan_memory
 from specdeploy.core.release_profile import DraftLenSchedule
 from specdeploy.core.schedule import DraftLengthSchedule, plan_schedule
+from specdeploy.core.speed import Load, estimate_speed
 from specdeploy.core.tuner.costs import cost_comparison, draft_costs
 from specdeploy.core.tuner.evaluate import memory_request
 from specdeploy.core.tuner.infeasible import nothing_fits
@@ -25,6 +26,7 @@ from specdeploy.core.tuner.ladder import (
     times,
     tokens_of,
 )
+from specdeploy.core.tuner.measured import MeasuredLoad, judge_measured
 from specdeploy.core.tuner.question import Axes, Question, axes_of
 from specdeploy.core.tuner.rows import if_rows, table_rows
 from specdeploy.core.tuner.search import Found, Point, search
@@ -34,6 +36,7 @@ from specdeploy.core.tuning import (
     CategorySensitivity,
     ChosenPoint,
     ConcurrencyRow,
+    MeasuredVerdict,
     Predicted,
     TuningReport,
 )
@@ -54,6 +57,7 @@ class Said:
     acceptance_source: str | None = None
     price_per_gpu_hour: float | None = None
     reading: DraftLenSchedule | None = None
+    measured: tuple[MeasuredLoad, ...] = ()
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -75,10 +79,12 @@ def tune(question: Question, said: Said, *, axes: Axes | None = None) -> TuningR
     loads = tuple(sorted({*question.workload.table, found.best.concurrency}))
     table = build_ladder(question, variant, concurrency=loads, max_num_tokens=tokens)
     rows = table_rows(table, mixed)
-    chosen = found.best
+    measured = list(judge_measured(said.measured))
+    lost = _measured_loss(found.best, measured)
+    chosen = found.plain if lost and found.plain else found.best
     return TuningReport(
         verdict="speculate" if chosen.draft_length else "off",
-        reason=_reason(found, mixed, rows, variant),
+        reason=_measured_reason(lost) if lost else _reason(found, mixed, rows, variant),
         target=question.target.name,
         gpu=question.gpu.name,
         gpu_count=question.gpu_count,
@@ -90,6 +96,7 @@ def tune(question: Question, said: Said, *, axes: Axes | None = None) -> TuningR
         frontier=[chosen_point(question, point) for point in found.frontier],
         by_concurrency=rows,
         crossover=_crossover(question, variant, tokens),
+        measured=measured,
         if_acceptance=[] if mixed else list(if_rows(table)),
         sensitivity=_sensitivities(question, variant, chosen),
         schedule=_schedule(question, chosen, said),
@@ -98,9 +105,27 @@ def tune(question: Question, said: Said, *, axes: Axes | None = None) -> TuningR
         memory=memory_of(question, chosen),
         combinations=found.combinations,
         rejected=found.rejected,
-        assumptions=[*said.assumptions, *(mixed.assumptions if mixed else ())],
+        assumptions=[
+            *said.assumptions,
+            *(mixed.assumptions if mixed else ()),
+            *speed_assumptions(question, variant),
+        ],
         warnings=[*said.warnings, *_warnings(chosen, rows)],
     )
+
+
+def speed_assumptions(question: Question, variant: Variant) -> list[str]:
+    """Return what the speed model assumes of a variant."""
+    load = question.workload
+    found = estimate_speed(
+        variant.pair,
+        question.gpu,
+        Load(load.planned, load.prompt.mean, load.answer.mean),
+        draft_length=0 if variant.pair.method == "none" else 1,
+        tokens_per_step=1.0,
+        constants=question.constants,
+    )
+    return found.assumptions
 
 
 def chosen_point(question: Question, point: Point) -> ChosenPoint:
@@ -152,6 +177,21 @@ def _looked_into(question: Question, found: Found) -> Variant:
         if variant.refused == NO_ACCEPTANCE and variant.pair.target == target
     )
     return next(unknown, found.best.variant)
+
+
+def _measured_loss(best: Point, measured: Sequence[MeasuredVerdict]) -> MeasuredVerdict | None:
+    """Return the measurement at the chosen load, where it says that drafting is slower."""
+    if not best.draft_length:
+        return None
+    here = (verdict for verdict in measured if verdict.concurrency == best.concurrency)
+    return next((verdict for verdict in here if not verdict.speculate), None)
+
+
+def _measured_reason(lost: MeasuredVerdict) -> str:
+    return (
+        f"measured at {lost.concurrency} requests in flight, a request gets {lost.speedup:.2f} "
+        "times the tokens per second with the draft"
+    )
 
 
 def _reason(

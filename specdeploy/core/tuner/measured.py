@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from pydantic import Field
 
-@dataclass(frozen=True, slots=True)
-class MeasuredLoad:
-    """Output tokens per second of one request, at one number of requests in flight.
-
-    ``baseline`` is of a server with no draft loaded: one that has switched its draft off is
-    slower, and would flatter speculation.
-    """
-
-    concurrency: int
-    baseline: float
-    speculative: float
+from specdeploy.core.record import Document, Record
+from specdeploy.core.tuning import MeasuredVerdict
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredVerdict:
-    """What to do at exactly this load."""
+class MeasuredLoad(Record):
+    """Output tokens per second of one request, at one number of requests in flight."""
 
-    concurrency: int
-    speedup: float
-    total_baseline: float
-    total_speculative: float
-    speculate: bool
+    concurrency: int = Field(ge=1)
+    baseline: float = Field(
+        gt=0,
+        description="Of a server with no draft loaded: one that has its draft switched off is "
+        "slower, and would flatter speculation.",
+    )
+    speculative: float = Field(gt=0)
+
+
+class MeasuredLoads(Document):
+    """What was measured of a pair, load by load."""
+
+    loads: list[MeasuredLoad] = Field(min_length=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class ExpectedRate:
     speedup: float
 
 
-def judge_measured(loads: Sequence[MeasuredLoad]) -> Iterator[MeasuredVerdict]:
+def judge_measured(loads: Iterable[MeasuredLoad]) -> Iterator[MeasuredVerdict]:
     """Yield the verdict at each measured load; a load that was not measured has none."""
     for load in sorted(loads, key=lambda load: load.concurrency):
         speedup = load.speculative / load.baseline

@@ -21,7 +21,7 @@ from specdeploy.core.tuner.space import variants
 
 # Llama-3.3-70B tp 8 with Llama-3.2-1B, draft length 5: tokens/s per request by batch.
 LOADS = [
-    MeasuredLoad(batch, base, fast)
+    MeasuredLoad(concurrency=batch, baseline=base, speculative=fast)
     for batch, fast, base in (
         (1, 117.1, 64.8),
         (4, 118.5, 64.7),
@@ -56,9 +56,32 @@ def test_the_gain_is_told_for_each_load_and_never_carried_over() -> None:
 
 def test_a_measured_loss_means_no_draft_there() -> None:
     """BL-099: a ratio below 1 at the load that is wanted."""
-    won, lost = judge_measured([MeasuredLoad(64, 50.0, 45.0), MeasuredLoad(1, 60.0, 110.0)])
+    slow = MeasuredLoad(concurrency=64, baseline=50.0, speculative=45.0)
+    fast = MeasuredLoad(concurrency=1, baseline=60.0, speculative=110.0)
+    won, lost = judge_measured([slow, fast])
     assert (won.concurrency, won.speculate) == (1, True)
     assert (lost.concurrency, lost.speculate) == (64, False)
+
+
+@pytest.mark.parametrize(("concurrency", "verdict"), [(8, "off"), (16, "speculate")])
+def test_a_measured_loss_wins_over_the_prediction_at_its_own_load_only(
+    concurrency: int, verdict: str
+) -> None:
+    slow = MeasuredLoad(concurrency=concurrency, baseline=50.0, speculative=45.0)
+    report = tune(a_question(a_draft()), Said("given", measured=(slow,)), axes=SMALL_AXES)
+    assert report.verdict == verdict
+    assert [row.speculate for row in report.measured] == [False]
+    if verdict == "off":
+        assert report.choice == report.classic
+        assert report.reason.startswith("measured at 8 requests in flight, a request gets 0.90")
+
+
+def test_a_measured_gain_changes_nothing() -> None:
+    good = MeasuredLoad(concurrency=8, baseline=50.0, speculative=95.0)
+    report = tune(a_question(a_draft()), Said("given", measured=(good,)), axes=SMALL_AXES)
+    assert report.verdict == "speculate"
+    plain = tune(a_question(a_draft(0.0)), Said("given", measured=(good,)), axes=SMALL_AXES)
+    assert plain.verdict == "off"
 
 
 def test_the_prediction_falls_with_the_load_too() -> None:

@@ -214,6 +214,18 @@ def test_a_calibration_moves_the_prediction(folder: Path) -> None:
     assert slow.choice.e2e_ms > plain.choice.e2e_ms
 
 
+def test_what_was_measured_wins_at_its_load(folder: Path) -> None:
+    load = {"concurrency": 8, "baseline": 50.0, "speculative": 45.0}
+    (folder / "m.json").write_text(json.dumps({"loads": [load]}))
+    report = tuned(folder, ONE, acceptance=("0.7",), measured=Path("m.json"))
+    assert report.verdict == "off"
+    assert "measured at 8 requests in flight" in report.reason
+
+
+def test_assumptions_of_the_speed_model_are_passed_on(folder: Path) -> None:
+    assert any("BLS" in said for said in tuned(folder, ONE, acceptance=("0.7",)).assumptions)
+
+
 @pytest.mark.parametrize(
     ("runtime", "meaning"),
     [

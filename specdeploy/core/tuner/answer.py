@@ -105,18 +105,14 @@ def tune(question: Question, said: Said, *, axes: Axes | None = None) -> TuningR
         memory=memory_of(question, chosen),
         combinations=found.combinations,
         rejected=found.rejected,
-        assumptions=[
-            *said.assumptions,
-            *(mixed.assumptions if mixed else ()),
-            *speed_assumptions(question, variant),
-        ],
+        assumptions=[*said.assumptions, *_assumptions(question, variant)],
         warnings=[*said.warnings, *_warnings(chosen, rows)],
     )
 
 
-def speed_assumptions(question: Question, variant: Variant) -> list[str]:
-    """Return what the speed model assumes of a variant."""
-    load = question.workload
+def _assumptions(question: Question, variant: Variant) -> list[str]:
+    """Return what acceptance and the speed model take for granted."""
+    load, mixed = question.workload, variant.candidate.acceptance
     found = estimate_speed(
         variant.pair,
         question.gpu,
@@ -125,7 +121,7 @@ def speed_assumptions(question: Question, variant: Variant) -> list[str]:
         tokens_per_step=1.0,
         constants=question.constants,
     )
-    return found.assumptions
+    return [*(mixed.assumptions if mixed else ()), *found.assumptions]
 
 
 def chosen_point(question: Question, point: Point) -> ChosenPoint:

@@ -30,7 +30,7 @@ class Answer(Record):
     output_tokens: int
     ttft_s: float = Field(description="To the first chunk that holds text.")
     first_chunk_tokens: int = Field(description="Tokens in that chunk; speculation sends runs.")
-    latency_s: float = Field(description="To the last chunk that holds text.")
+    latency_s: float = Field(description="To the final response, which may hold no text.")
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     steps: int = Field(default=0, description="Draft-then-verify rounds; 0 on the classic arm.")

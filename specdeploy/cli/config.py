@@ -43,7 +43,7 @@ def command(config: Path | None, *, as_json: bool, verbose: int, quiet: bool) ->
     shown = _effective(settings.load(config, reporter), reporter)
     if as_json:
         present.print_json(shown)
-    else:
+    elif not quiet:
         _print_table(shown)
 
 

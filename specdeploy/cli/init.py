@@ -54,6 +54,6 @@ def command(
     started = init(request, files=wiring.config_files(), reporter=reporter)
     if as_json:
         present.print_json(started)
-        return
-    click.echo(started.file)
-    reporter.note(f"next: specdeploy check {output}")
+    elif not quiet:
+        click.echo(started.file)
+        reporter.note(f"next: specdeploy check {output}")

@@ -61,11 +61,16 @@ def json_option(command: Command) -> Command:
 
 
 def verbosity_options(command: Command) -> Command:
-    """Add ``-v`` (more progress) and ``-q`` (errors only)."""
+    """Add ``-v`` (more progress) and ``-q`` (no report and no progress)."""
     command = click.option("-v", "--verbose", count=True, help="Show more progress (repeatable).")(
         command
     )
-    return click.option("-q", "--quiet", is_flag=True, help="Show errors only.")(command)
+    return click.option(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        help="Print nothing but errors, an answer's text, and what --json asks for.",
+    )(command)
 
 
 def seconds_option(

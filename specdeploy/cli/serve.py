@@ -76,7 +76,10 @@ def command(
     switch = SignalSwitch()
 
     def on_ready(record: ServerRecord) -> None:
-        _print_ready(record, as_json=as_json)
+        if as_json:
+            present.print_json(record)
+        elif not quiet:
+            _print_ready(record)
         if not detach:
             reporter.note("press Ctrl-C to stop it")
 
@@ -115,10 +118,7 @@ def _given(flag: int | None, setting: int) -> int:
     return setting if flag is None else flag
 
 
-def _print_ready(record: ServerRecord, *, as_json: bool) -> None:
-    if as_json:
-        present.print_json(record)
-        return
+def _print_ready(record: ServerRecord) -> None:
     ends = record.endpoints
     click.echo(f"ready    {record.entry_model} ({record.shape} shape, {_method(record)})")
     click.echo(f"gRPC     {ends.grpc}")

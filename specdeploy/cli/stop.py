@@ -10,6 +10,7 @@ from specdeploy import wiring
 from specdeploy.cli import present
 from specdeploy.cli.options import json_option, verbosity_options
 from specdeploy.cli.places import find_workspace
+from specdeploy.core.serving import StopReport
 from specdeploy.workflows.stop import stop
 
 
@@ -34,7 +35,11 @@ def command(workspace: Path | None, *, as_json: bool, verbose: int, quiet: bool)
     report = stop(folder, records=wiring.server_records(folder), launcher=wiring.server_launcher())
     if as_json:
         present.print_json(report)
-    elif report.outcome == "stopped":
-        click.echo(f"stopped the server with pid {report.pid}")
-    else:
-        click.echo(f"the server with pid {report.pid} was gone already; removed its record")
+    elif not quiet:
+        click.echo(_sentence(report))
+
+
+def _sentence(report: StopReport) -> str:
+    if report.outcome == "stopped":
+        return f"stopped the server with pid {report.pid}"
+    return f"the server with pid {report.pid} was gone already; removed its record"

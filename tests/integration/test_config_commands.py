@@ -67,9 +67,12 @@ def test_config_prints_one_json_document_that_fits_its_schema(folder: Path, run:
     assert "note: not used by this release: runtime.executor" in err
 
 
-def test_quiet_config_says_nothing_else(folder: Path, run: Run) -> None:
+def test_quiet_prints_nothing_but_json(folder: Path, run: Run) -> None:
+    assert run("init", "--target", "t", "-q") == (0, "", "")
     write_config(folder, "target: {path: t}\nmethod: ngram\nruntime: {executor: mpi}\n")
-    assert run("config", "-q")[2] == ""
+    assert run("config", "-q") == (0, "", "")
+    status, out, err = run("config", "-q", "--json")
+    assert (status, json.loads(out)["unused"], err) == (0, ["runtime.executor"], "")
 
 
 def test_config_shows_what_is_known_when_a_checkpoint_is_missing(folder: Path, run: Run) -> None:

@@ -83,11 +83,14 @@ def command(
 
 
 def _require_compatible(loaded: LoadedConfig, reporter: Reporter) -> None:
-    """Check the pair before anything is written; what blocks is told before the error."""
+    """Check the pair before anything is written; what blocks is told, even with ``-q``."""
     report = check(CheckRequest(loaded), tools=wiring.check_tools())
     for finding in report.findings:
-        if finding.severity != "info":
-            reporter.warning(f"{finding.code}: {finding.message}")
+        sentence = f"{finding.code}: {finding.message}"
+        if finding.severity == "error":
+            click.echo(f"error: {sentence}", err=True)
+        elif finding.severity == "warning":
+            reporter.warning(sentence)
     report.raise_if_blocking()
 
 

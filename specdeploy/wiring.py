@@ -195,9 +195,15 @@ def tuning_files() -> tuning_ports.TuningFiles:
 
 def estimator(cwd: Path, constants: Constants) -> Estimator:
     """Return what predicts deployments; relative paths start in ``cwd``."""
+    from specdeploy.adapters.silicon import SiliconTables  # noqa: PLC0415
     from specdeploy.workflows.estimate import EstimateTools, Estimator  # noqa: PLC0415
 
-    tools = EstimateTools(checkpoints=checkpoint_reader(), hub=hub_resolver(), files=tuning_files())
+    tools = EstimateTools(
+        checkpoints=checkpoint_reader(),
+        hub=hub_resolver(),
+        files=tuning_files(),
+        kernels=SiliconTables(),
+    )
     return Estimator(tools, cwd, constants)
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from specdeploy.core.hardware import GpuSpec
+from specdeploy.core.served import ServedModel
 from specdeploy.core.speed.load import as_array
-from specdeploy.core.speed.measured_table import Curve, MeasuredTable, Surface
+from specdeploy.core.speed.measured_table import Curve, MeasuredTable, NotMeasured, Surface
+from specdeploy.errors import MissingToolError
 
 PRODUCTS_S = 4e-3
 LAYERS_S = 1e-4
@@ -39,3 +44,22 @@ def a_table() -> MeasuredTable:
             sequences, prompts, sequences[:, None] * PER_PROMPT_TOKEN_S * prompts[None, :]
         ),
     )
+
+
+class FakeTables:
+    """Has tables of some checkpoints; remembers what was asked for."""
+
+    def __init__(self, *timed: Path, installed: bool = True) -> None:
+        self.timed, self.installed = timed, installed
+        self.asked: list[Path] = []
+
+    def table(
+        self, model: ServedModel, gpu: GpuSpec, *, checkpoint: Path
+    ) -> MeasuredTable | NotMeasured:
+        """Return a table, or say that there is none."""
+        assert model.measured is None
+        assert gpu.rates is not None
+        self.asked.append(checkpoint)
+        if not self.installed:
+            raise MissingToolError("not installed", hint="install it")
+        return a_table() if checkpoint in self.timed else NotMeasured("nobody timed it")

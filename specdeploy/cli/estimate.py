@@ -52,6 +52,11 @@ ROWS: Final = (
 @click.option(
     "--shape", type=click.Choice(CHOICES["shape"]), help="Two engines, or one process (llmapi)."
 )
+@click.option(
+    "--source",
+    type=click.Choice(CHOICES["source"]),
+    help="Step times: computed, of timed kernels, or auto, those for experts if installed.",
+)
 @click.option("--batch", type=int, help="Requests in flight, steadily; default: 1.")
 @click.option("--input-len", type=int, help="Prompt tokens; default: 1024.")
 @click.option("--output-len", type=int, help="Answer tokens; default: 256.")

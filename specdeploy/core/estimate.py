@@ -59,7 +59,7 @@ class Estimate(Document):
     bound_by: str | None = Field(description="The term that takes most of a step.")
     interval: dict[str, Interval] = Field(description="By number, such as baseline.tpot_ms.")
     sources: dict[str, str] = Field(
-        description="By number: calibrated, fitted, physics or assumed, the weakest that it uses."
+        description="The weakest by number: measured table, calibrated, fitted, physics, assumed."
     )
     assumptions: list[str]
 

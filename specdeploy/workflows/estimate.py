@@ -39,6 +39,12 @@ from specdeploy.core.tuner.space import spread
 from specdeploy.errors import ConfigError, InfeasiblePlanError, SpecdeployError
 from specdeploy.workflows.inspect import locate
 from specdeploy.workflows.ports import CheckpointReader, HubResolver
+from specdeploy.workflows.step_times import (
+    Checkpoints,
+    KernelTables,
+    StepSource,
+    choose_step_times,
+)
 from specdeploy.workflows.tuning_ports import TuningFiles
 from specdeploy.workflows.tuning_question import read_profile
 
@@ -54,6 +60,7 @@ class EstimateTools:
     checkpoints: CheckpointReader
     hub: HubResolver
     files: TuningFiles
+    kernels: KernelTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,7 @@ class Query:
     kv_dtype: str = "auto"
     method: str | None = None
     shape: str = DEFAULT_SHAPE
+    source: StepSource = "auto"
     batch: int = 1
     input_len: int = 1024
     output_len: int = 256
@@ -83,14 +91,18 @@ class Query:
 
 
 KEYS: Final = tuple(each.name for each in fields(Query))
-CHOICES: Final = {"method": CHECKED_METHODS, "shape": get_args(Shape)}
+CHOICES: Final = {
+    "method": CHECKED_METHODS,
+    "shape": get_args(Shape),
+    "source": get_args(StepSource),
+}
 _LEAST: Final = {"output_len": 2, "draft_length": 0}
 _WHOLE: Final = frozenset(
     {"tp", "draft_tp", "batch", "input_len", "output_len", "draft_length", "max_num_tokens"}
 )
 _SERVED: Final = (
     *("target", "draft", "gpu", "tp", "draft_tp", "precision", "draft_precision"),
-    *("kv_dtype", "method", "shape"),
+    *("kv_dtype", "method", "shape", "source"),
 )
 
 
@@ -117,8 +129,11 @@ class Estimator:
     tools: EstimateTools
     cwd: Path
     constants: Constants = DEFAULT
+    _paths: dict[str, Path] = field(default_factory=dict)
     _models: dict[str, ModelSpec] = field(default_factory=dict)
-    _deployed: dict[tuple[object, ...], Deployed] = field(default_factory=dict)
+    _deployed: dict[tuple[object, ...], tuple[Deployed, tuple[str, ...]]] = field(
+        default_factory=dict
+    )
     _mixed: dict[float | str, MixedCurve] = field(default_factory=dict)
 
     def estimate(self, query: Query) -> tuple[Estimate, MemoryPlan]:
@@ -175,9 +190,9 @@ class Estimator:
 
     def _ask(self, query: Query) -> _Asked:
         key = tuple(getattr(query, name) for name in _SERVED)
-        deployed = self._deployed.get(key)
-        if deployed is None:
-            deployed = self._deployed[key] = self._deploy(query)
+        if key not in self._deployed:
+            self._deployed[key] = self._deploy(query)
+        deployed, told = self._deployed[key]
         drafts = deployed.pair.method != "none"
         length = (query.draft_length if query.draft_length is not None else _usual(query)) * drafts
         tokens = self._tokens(query, length) if length else None
@@ -190,7 +205,7 @@ class Estimator:
             or max(DEFAULT_NUM_TOKENS, query.batch * (length + 1)),
             tokens=tokens,
         )
-        return _Asked(deployed, load, tuple(self._assumptions(query, load)))
+        return _Asked(deployed, load, (*told, *self._assumptions(query, load)))
 
     def _tokens(self, query: Query, length: int) -> TokensPerStep | None:
         given = query.tokens_per_step
@@ -227,16 +242,30 @@ class Estimator:
         if query.draft_length is None:
             yield f"draft length {load.draft_length} (draft_length is not given)"
 
-    def _deploy(self, query: Query) -> Deployed:
+    def _deploy(self, query: Query) -> tuple[Deployed, tuple[str, ...]]:
+        """Return the deployment, and where its step times come from if that is worth telling."""
         for name in ("target", "gpu"):
             if getattr(query, name) is None:
                 raise ConfigError(f"no {name} is given", hint=f"pass --{name}")
         gpu = find_gpu(query.gpu or "")
+        pair = self._pair(query)
+        target, draft = (self._paths.get(name or "") for name in (query.target, query.draft))
+        assert target is not None  # noqa: S101 - the pair was read from it
+        timed = choose_step_times(
+            pair,
+            gpu,
+            Checkpoints(target, draft),
+            source=query.source,
+            tables=self.tools.kernels,
+        )
+        return Deployed(timed.pair, gpu, GpuMemory.of(gpu), self.constants), timed.told
+
+    def _pair(self, query: Query) -> ServedPair:
         target = self._model(query.target or "")
         served = spread(target, precision=query.precision, kv_dtype=query.kv_dtype, tp=query.tp)
         method = _method(query)
         if method == "none":
-            return Deployed(ServedPair(served), gpu, GpuMemory.of(gpu), self.constants)
+            return ServedPair(served)
         spec = self._draft(query, target, method)
         draft = None
         if spec is not None:
@@ -246,13 +275,12 @@ class Estimator:
                 kv_dtype=query.kv_dtype,
                 tp=query.draft_tp or query.tp,
             )
-        pair = ServedPair(
+        return ServedPair(
             served,
             draft,
             "ngram" if method == "ngram" else "draft_target",
             through_bls=query.shape == "engine",
         )
-        return Deployed(pair, gpu, GpuMemory.of(gpu), self.constants)
 
     def _draft(self, query: Query, target: ModelSpec, method: str) -> ModelSpec | None:
         if method == "ngram":
@@ -265,8 +293,9 @@ class Estimator:
 
     def _model(self, reference: str) -> ModelSpec:
         if reference not in self._models:
-            path = locate(reference, self.tools.hub)
-            self._models[reference] = self.tools.checkpoints.read_model(self.cwd / path)
+            path = self.cwd / locate(reference, self.tools.hub)
+            self._models[reference] = self.tools.checkpoints.read_model(path)
+            self._paths[reference] = path
         return self._models[reference]
 
 

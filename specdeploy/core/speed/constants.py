@@ -8,7 +8,7 @@ from typing import Final, Literal, cast
 
 from specdeploy.core.speed.fitted import FITTED
 
-Source = Literal["fitted", "physics", "assumed", "calibrated"]
+Source = Literal["fitted", "physics", "assumed", "calibrated", "measured table"]
 _FIT: Final = "measured rows"
 _CURVES: Final = "published draft-length curves"
 

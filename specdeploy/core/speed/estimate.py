@@ -51,7 +51,7 @@ class SpeedEstimate(Record):
     baseline_terms: dict[str, float] = Field(description="The same without speculation.")
     intervals: dict[str, Interval] = Field(description="By number, such as baseline.tpot_ms.")
     sources: dict[str, str] = Field(
-        description="By number: calibrated, fitted, physics or assumed, the weakest that it uses."
+        description="The weakest by number: measured table, calibrated, fitted, physics, assumed."
     )
     assumptions: list[str]
 

@@ -21,19 +21,21 @@ _MEASURED_NUMBERS: Final = (
 def sources_of(serving: Serving, gpu: GpuSpec, *, drafting: bool) -> dict[str, Source]:
     """Return the source of every number: that of the weakest thing it rests on.
 
-    ``assumed`` is weaker than ``fitted``, and that than ``calibrated``. What the caller gave is
-    not judged here.
+    ``assumed`` is weaker than ``fitted``, and that than ``calibrated`` and ``measured table``.
+    What the caller gave is not judged here.
     """
     constants = serving.constants
     fitted: Source = "calibrated" if constants.calibrated else "fitted"
+    if serving.target.model.measured is not None:
+        fitted = "measured table"
     taken = _taken_as_given(serving, gpu)
     plain: Source = "assumed" if any(taken) else fitted
     weak = drafting and any(
         constants.source(name) == "assumed" for name in _assumed_constants(serving)
     )
     fast: Source = "assumed" if weak else plain
-    # Drafting itself is fitted to published curves, whatever the target is calibrated to.
-    fast = "fitted" if drafting and fast == "calibrated" else fast
+    # Drafting itself is fitted to published curves, whatever the target's numbers are.
+    fast = "fitted" if drafting and fast != "assumed" else fast
     return {
         **{f"baseline.{name}": plain for name in _MEASURED_NUMBERS},
         **{f"speculative.{name}": fast for name in _MEASURED_NUMBERS},
@@ -52,6 +54,9 @@ def assumptions_of(serving: Serving, gpu: GpuSpec, *, drafting: bool) -> list[st
 
 
 def _taken_as_given(serving: Serving, gpu: GpuSpec) -> Iterator[str]:
+    """Yield what the roofline assumes of the GPU; timed kernels need none of it."""
+    if serving.target.model.measured is not None:
+        return
     near = rates_of(gpu).assumed_from
     if near is not None:
         yield f"{gpu.name} has the rates of {near} (assumed)"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from configs import FakeHub
+from kernel_tables import FakeTables
 from planning_models import model_named
 
 from specdeploy.adapters.tuning_files import LocalTuningFiles
@@ -46,7 +47,9 @@ def checkpoints() -> CountedCheckpoints:
 
 @pytest.fixture
 def estimator(tmp_path: Path, checkpoints: CountedCheckpoints) -> Estimator:
-    tools = EstimateTools(checkpoints=checkpoints, hub=FakeHub(), files=LocalTuningFiles())
+    tools = EstimateTools(
+        checkpoints=checkpoints, hub=FakeHub(), files=LocalTuningFiles(), kernels=FakeTables()
+    )
     return Estimator(tools, tmp_path)
 
 

@@ -6,7 +6,7 @@ from. Row 0 is a server with no draft loaded, not one that has switched its draf
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -203,23 +203,28 @@ def sensitivity(
         resident=np.repeat(ladder.resident, len(grid), axis=1),
     )
     milliseconds = times(many, np.stack(rows, axis=1))
-    best = np.array(ladder.lengths)[best_rows(milliseconds)]
     middle, low, high = now
     inside = (grid >= low - 0.5 / _STEPS) & (grid <= high + 0.5 / _STEPS)
     kept = milliseconds[ladder.lengths.index(chosen)]
-    lost = np.where(inside, kept / milliseconds.min(axis=0) - 1, 0.0)
-    flips = [*_flips(grid, best, middle, "under"), *_flips(grid, best, middle, "over")]
+    lost = np.where(inside & np.isfinite(kept), kept / milliseconds.min(axis=0) - 1, 0.0)
+    start = int(np.abs(grid - middle).argmin())
+    flips = [
+        *_flips(ladder.lengths, milliseconds[:, start::-1], grid[start::-1], "under"),
+        *_flips(ladder.lengths, milliseconds[:, start:], grid[start:], "over"),
+    ]
     return Sensitivity(category, middle, low, high, tuple(flips), float(lost.max()))
 
 
-def _flips(grid: Floats, best: Whole, middle: float, side: Side) -> list[Flip]:
-    """Return the changes met when walking from ``middle`` to one end."""
-    start = int(np.abs(grid - middle).argmin())
-    step = -1 if side == "under" else 1
-    walk = range(start + step, -1 if side == "under" else len(grid), step)
-    return [
-        # Going down, the last acceptance with the old length is the bound.
-        Flip(side, round(float(grid[at - step if side == "under" else at]), 2), int(best[at]))
-        for at in walk
-        if best[at] != best[at - step]
-    ]
+def _flips(
+    lengths: Sequence[int], milliseconds: Floats, grid: Floats, side: Side
+) -> Iterator[Flip]:
+    """Yield the changes met when walking along ``grid``; between two points times are lines."""
+    best = best_rows(milliseconds)
+    for at in range(1, len(grid)):
+        old, new = best[at - 1], best[at]
+        if old == new:
+            continue
+        before, after = milliseconds[old, at - 1 : at + 1] - milliseconds[new, at - 1 : at + 1]
+        share = before / (before - after) if np.isfinite(before - after) else 0.0
+        meeting = grid[at - 1] + share * (grid[at] - grid[at - 1])
+        yield Flip(side, round(float(meeting), 3), lengths[new])

@@ -121,6 +121,16 @@ def test_the_flips_are_where_the_choice_changes() -> None:
     assert over
 
 
+@pytest.mark.parametrize("more", [-0.004, 0.004])
+def test_the_choice_changes_at_the_acceptance_that_is_told(more: float) -> None:
+    question = a_question(a_draft())
+    (moved,) = tune(question, Said()).sensitivity
+    flip = next(flip for flip in moved.flips if flip.side == "under")
+    there = a_question(a_draft(flip.acceptance + more))
+    chosen = tune(there, Said()).choice.draft_length
+    assert (chosen == flip.draft_length) == (more < 0)
+
+
 def test_a_choice_at_the_edge_of_its_acceptance_has_a_regret() -> None:
     sure = told(a_question(a_draft()))
     unsure = told(a_question(mixed_draft()))
@@ -177,7 +187,10 @@ def test_speedup_has_an_interval_that_holds_it_and_widens_with_acceptance() -> N
 
 
 def test_an_interval_that_reaches_below_one_is_warned_of() -> None:
-    report = told(a_question(a_draft(0.25)))
+    sure = told(a_question(a_draft()))
+    least = next(r for r in sure.by_concurrency if r.concurrency == 8).break_even_acceptance
+    assert least is not None
+    report = told(a_question(a_draft(least + 0.01)))
     assert report.verdict == "speculate"
     assert any("interval of the speedup at 8" in warning for warning in report.warnings)
 

@@ -141,7 +141,9 @@ class FakeRecords:
         self.record = record
         self.history.append(record.state)
 
-    def remove(self) -> None:
+    def remove(self, record: ServerRecord) -> None:
+        if not record.is_of(self.record):
+            return
         self.record = None
         self.history.append("removed")
 

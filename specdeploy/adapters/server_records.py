@@ -87,10 +87,16 @@ class LocalServerRecords:
             finally:
                 part.unlink(missing_ok=True)
 
-    def remove(self) -> None:
-        """Remove the record, if any."""
-        with explained(self._path):
-            self._path.unlink(missing_ok=True)
+    def remove(self, record: ServerRecord) -> None:
+        """Forget a server; the record of another, which may have come meanwhile, stays.
+
+        Raises:
+            ArtifactError: the record cannot be read any more.
+            ConfigError: the workspace cannot be written.
+        """
+        if record.is_of(self.read()):
+            with explained(self._path):
+                self._path.unlink(missing_ok=True)
 
     def next_log(self) -> Path:
         """Return a new numbered log file of the workspace.

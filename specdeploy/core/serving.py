@@ -61,6 +61,10 @@ class ServerRecord(Document):
     draft_length: int
     log: str
 
+    def is_of(self, other: ServerRecord | None) -> bool:
+        """Tell whether both are of one server, whatever its state."""
+        return other is not None and (self.pid, self.identity) == (other.pid, other.identity)
+
 
 class LaunchSpec(Record):
     """One launch of tritonserver: what to serve, where to listen, how long to wait."""

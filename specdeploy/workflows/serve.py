@@ -197,7 +197,7 @@ def finish(server: RunningServer, tools: ServeTools) -> None:
         tools.reporter.note("stopping the server")
     if not server.stop(hurry=lambda: tools.stop.pressed_again):
         tools.reporter.warning("the server did not stop in order and was killed")
-    tools.records.remove()
+    tools.records.remove(server.record)
 
 
 def _refuse_second(tools: ServeTools) -> None:
@@ -211,7 +211,7 @@ def _refuse_second(tools: ServeTools) -> None:
         )
     tools.reporter.note(f"the server with pid {record.pid} is gone; removing what it left")
     tools.launcher.stop_recorded(record, patience_s=0)
-    tools.records.remove()
+    tools.records.remove(record)
 
 
 def _start_once(spec: LaunchSpec, tools: ServeTools) -> RunningServer:
@@ -233,7 +233,7 @@ def _start_once(spec: LaunchSpec, tools: ServeTools) -> RunningServer:
 def _abandon(server: RunningServer, tools: ServeTools) -> None:
     """End at once a server that serves nobody yet, or no longer can."""
     server.stop(hurry=lambda: True)
-    tools.records.remove()
+    tools.records.remove(server.record)
 
 
 def _await_ready(server: RunningServer, tools: ServeTools, *, limit_s: float) -> None:

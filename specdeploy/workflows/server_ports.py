@@ -104,8 +104,8 @@ class ServerRecords(Protocol):
     def write(self, record: ServerRecord) -> None:
         """Replace the record in one step."""
 
-    def remove(self) -> None:
-        """Remove the record, if any."""
+    def remove(self, record: ServerRecord) -> None:
+        """Forget a server; the record of another, which may have come meanwhile, stays."""
 
     def next_log(self) -> Path:
         """Return a new numbered log file of the workspace."""

@@ -30,7 +30,7 @@ def stop(workspace: Path, *, records: ServerRecords, launcher: ServerLauncher) -
     # Tells a serve that watches it in the foreground that its end is wanted.
     records.write(record.evolve(state="stopping"))
     running = launcher.stop_recorded(record, patience_s=PATIENCE_S)
-    records.remove()
+    records.remove(record)
     return StopReport(
         workspace=str(workspace), pid=record.pid, outcome="stopped" if running else "was-gone"
     )

@@ -22,9 +22,19 @@ def test_no_record_is_none(tmp_path: Path) -> None:
 def test_a_removed_record_is_gone_and_may_be_removed_again(tmp_path: Path) -> None:
     records = LocalServerRecords(tmp_path)
     records.write(a_record())
-    records.remove()
-    records.remove()
+    records.remove(a_record(state="stopping"))
+    records.remove(a_record(state="stopping"))
     assert records.read() is None
+
+
+@pytest.mark.parametrize("change", [{"pid": 1}, {"identity": "specdeploy-other"}])
+def test_the_record_of_a_server_that_started_meanwhile_stays(
+    change: dict[str, object], tmp_path: Path
+) -> None:
+    records = LocalServerRecords(tmp_path)
+    records.write(a_record(**change))
+    records.remove(a_record())
+    assert records.read() == a_record(**change)
 
 
 def test_writing_leaves_nothing_but_the_record(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 from server_doubles import FakeLauncher, FakeRecords, a_record
+from typing_extensions import override
 
+from specdeploy.core.serving import ServerRecord
 from specdeploy.errors import ArtifactError, ServerError
 from specdeploy.workflows.ask import find_server
 from specdeploy.workflows.stop import stop
@@ -24,6 +26,19 @@ def test_its_end_is_announced_before_it_is_stopped() -> None:
     records = FakeRecords(a_record())
     stop(WORKSPACE, records=records, launcher=FakeLauncher([], alive={4242}))
     assert records.history == ["stopping", "removed"]
+
+
+def test_a_server_that_starts_meanwhile_keeps_its_record() -> None:
+    records, later = FakeRecords(a_record()), a_record(pid=5, identity="specdeploy-later")
+
+    class Replaced(FakeLauncher):
+        @override
+        def stop_recorded(self, record: ServerRecord, *, patience_s: float) -> bool:
+            records.write(later)
+            return super().stop_recorded(record, patience_s=patience_s)
+
+    stop(WORKSPACE, records=records, launcher=Replaced([]))
+    assert records.record == later
 
 
 def test_a_server_that_is_gone_has_its_remains_removed() -> None:

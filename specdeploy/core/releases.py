@@ -32,6 +32,13 @@ class DecidedVersion(Record):
     notes: list[str] = []
 
 
+class Release(Record):
+    """A TensorRT-LLM release that something is made for."""
+
+    decided: DecidedVersion
+    profile: ReleaseProfile
+
+
 def complete_profiles(documents: Mapping[str, Document]) -> tuple[ReleaseProfile, ...]:
     """Return the profiles that the files hold, each complete, from the oldest to the newest.
 

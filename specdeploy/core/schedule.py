@@ -90,7 +90,7 @@ def plan_schedule(
     obeyed = reading is None or not reading.methods or method in reading.methods
     floor = schedule_floor(method, meaning)
     tiers = _tiers(dict(_lengths(gains, floor)), max_batch_size)
-    keys = _keys(tiers, meaning) if obeyed else None
+    keys = schedule_keys(tiers, meaning) if obeyed else None
     notes = [*_notes(tiers, floor=floor, meaning=meaning), *_near(tiers, load)]
     if not obeyed:
         notes.append(f"method {method} takes no draft_len_schedule in this release")
@@ -145,7 +145,8 @@ def _tiers(lengths: Mapping[int, int], largest: int) -> list[ScheduleTier]:
     ]
 
 
-def _keys(tiers: Sequence[ScheduleTier], meaning: Meaning) -> dict[int, int] | None:
+def schedule_keys(tiers: Sequence[ScheduleTier], meaning: Meaning) -> dict[int, int] | None:
+    """Return the tiers as the release reads them; None where it reads none."""
     if tiers[0].draft_length == 0 or meaning in {"absent", "unknown"}:
         return None
     if meaning == "lower":

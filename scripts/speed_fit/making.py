@@ -15,7 +15,7 @@ from speed_fit.fits import DENSE, DRAFTING, EXPERTS, fit_dense, fit_drafting, fi
 from speed_fit.folds import Fit, errors_by_fold, five_folds
 from speed_fit.published import read_points
 from speed_fit.rows import Deployments, read_deployments, read_rows, split_by_kind
-from speed_fit.spread import LEVEL, share_to_ask_for, unseen_speedups
+from speed_fit.spread import LEVEL, even_factors, share_to_ask_for, unseen_speedups
 
 TARGET: Final = ROOT / "specdeploy" / "core" / "speed" / "fitted.py"
 DOCUMENT: Final = ROOT / "docs" / "speed.md"
@@ -36,7 +36,7 @@ def fit_all() -> tuple[dict[str, float], Spread]:
     routed = fit_experts(list(experts.values()), served)
     drafting = fit_drafting(points, routed)
     values = {name: drafting.values()[name] for name in (*DENSE, *EXPERTS, *DRAFTING)}
-    speedup = factors_of(unseen_speedups(points, routed), LEVEL)
+    speedup = even_factors(unseen_speedups(points, routed))
     spread = {
         "dense": _spread(dense, fit_dense, speedup),
         "experts": _spread(experts, partial(fit_experts, dense=served), speedup),

@@ -32,6 +32,9 @@ _MEAN_DRAWN: Final = 0.9
 # The rows' name for a checkpoint that is stored in 4 bit already.
 _STORED: Final = frozenset({"openai/gpt-oss-120b"})
 
+# Two rows at one load that differ by more were not served in the same way.
+_FASTER: Final = 1.5
+
 Key = tuple[str, str, str, int]
 Deployments = Mapping[Key, Measured]
 
@@ -46,17 +49,50 @@ def model_of(path: str) -> ModelSpec:
 
 def read_rows() -> tuple[list[MeasuredRow], Counter[str]]:
     """Return the rows that the model covers, and how many it does not cover for which reason."""
+    with (DATA / "measured_serving.csv").open(encoding="utf-8", newline="") as file:
+        table = list(csv.DictReader(file))
+    speculating = _speculating(table)
     left_out: Counter[str] = Counter()
     rows = []
-    with (DATA / "measured_serving.csv").open(encoding="utf-8", newline="") as file:
-        for cells in csv.DictReader(file):
-            row = _row(cells)
-            reason = row.outside or (f"tp above {LARGEST_TP}" if row.tp_size > LARGEST_TP else None)
-            if reason:
-                left_out[reason] += 1
-            else:
-                rows.append(row)
+    for cells in table:
+        row = _row(cells)
+        reason = row.outside or (f"tp above {LARGEST_TP}" if row.tp_size > LARGEST_TP else None)
+        if reason is None and _release(cells) in speculating:
+            reason = "multi-token prediction, judged by speed"
+        if reason:
+            left_out[reason] += 1
+        else:
+            rows.append(row)
     return rows, left_out
+
+
+def _speculating(table: Sequence[Mapping[str, str]]) -> set[tuple[str, ...]]:
+    """Return the releases whose rows seem to be measured with multi-token prediction.
+
+    The file does not tell. Of a model that has such modules, all rows of one GPU, precision and
+    release are taken to be so if one of them takes less than two thirds of the time per token
+    that another release takes at the same load.
+    """
+    at_load: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
+    for cells in table:
+        if model_of(cells["model_path"]).mtp_parameters:
+            names = ("tp_size", "attention_dp_size", "isl", "osl", "batch_size")
+            load = (*_release(cells)[:-1], *(cells[name] for name in names))
+            at_load.setdefault(load, []).append(cells)
+    return {
+        _release(cells)
+        for rows in at_load.values()
+        for cells in rows
+        if _FASTER * float(cells["silicon_tpot_ms"])
+        < max(float(other["silicon_tpot_ms"]) for other in rows)
+    }
+
+
+def _release(cells: Mapping[str, str]) -> tuple[str, ...]:
+    """Return model, GPU, precision and release of a row; DeepSeek-V3 and R1 have one shape."""
+    name = cells["model_path"]
+    shape = "deepseek" if model_of(name).mtp_parameters else name
+    return (shape, cells["system"], cells["precision"], cells["backend_version"])
 
 
 def read_deployments(rows: Sequence[MeasuredRow]) -> Deployments:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specdeploy.core.speed import Constants
-from specdeploy.core.speed.intervals import factors_of
+from specdeploy.core.speed.intervals import Factors, factors_of
 from speed_fit.fits import fit_drafting
 from speed_fit.published import PublishedPoint, curves_of
 
@@ -35,6 +35,15 @@ def nested_coverage(folds: Sequence[NDArray[np.float64]], share: float) -> float
         ratios = 1.0 / (1.0 + mine[~np.isnan(mine)])
         inside.append((ratios >= low) & (ratios <= high))
     return float(np.mean(np.concatenate(inside)))
+
+
+def even_factors(errors: NDArray[np.float64]) -> Factors:
+    """Return factors as far below as above that hold ``LEVEL`` of ``errors``.
+
+    For errors that are too few, and too much alike, to tell one side from the other.
+    """
+    wide = float(np.exp(np.quantile(np.abs(np.log1p(errors)), LEVEL)))
+    return 1.0 / wide, wide
 
 
 def unseen_speedups(points: Sequence[PublishedPoint], served: Constants) -> NDArray[np.float64]:

@@ -137,7 +137,7 @@ def _origin(system: str) -> str:
     from aiconfigurator_core.sdk.perf_database import resolve_query_version  # noqa: PLC0415
 
     release = resolve_query_version(system, _BACKEND, "current")
-    return f"{PACKAGE} {version(PACKAGE)}: kernels of TensorRT-LLM {release} on {system}"
+    return f"TensorRT-LLM {release} on {system} ({PACKAGE} {version(PACKAGE)})"
 
 
 def _candidates(model: ServedModel, gpu: GpuSpec) -> Iterator[dict[str, str | int]]:

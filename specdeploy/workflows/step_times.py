@@ -74,7 +74,7 @@ def choose_step_times(
         return _without(pair, found, source)
     timed = StepTimes(
         replace(pair, target=replace(pair.target, measured=found)),
-        (f"step times of the target: {found.origin}",),
+        (f"the target's kernels take what they took with {found.origin}",),
     )
     if source == "auto" or pair.draft is None or checkpoints.draft is None:
         return timed
@@ -83,7 +83,7 @@ def choose_step_times(
         return timed
     return StepTimes(
         replace(timed.pair, draft=replace(pair.draft, measured=drafting)),
-        (*timed.told, f"step times of the draft: {drafting.origin}"),
+        (*timed.told, f"the draft's kernels take what they took with {drafting.origin}"),
     )
 
 
@@ -98,4 +98,4 @@ def _without(pair: ServedPair, found: NotMeasured, source: StepSource) -> StepTi
             f"the target's kernels were not timed: {found.reason}",
             hint="leave --source out, or pass --source physics",
         )
-    return StepTimes(pair, (f"step times of the target: computed ({found.reason})",))
+    return StepTimes(pair, (f"the target's step times are computed: {found.reason}",))

@@ -95,7 +95,7 @@ class MeasuredTable:
     """What the kernels of one model take on one kind of GPU, for its precision and ``tp``.
 
     Attributes:
-        origin: Where the times come from, in words for the user.
+        origin: What they were timed with, in words for the user.
         products: Matrix products and experts, by tokens of the pass.
         layers: Norms, activations, the embedding, by tokens of the pass.
         all_reduce: Sums over the GPUs and other exchange, by tokens of the pass.

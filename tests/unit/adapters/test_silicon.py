@@ -77,7 +77,7 @@ def test_the_table_names_where_its_times_come_from(
 ) -> None:
     install_package(monkeypatch)
     origin = table_of(ask(tmp_path)).origin
-    assert origin == ("aiconfigurator-core 0.12.0: kernels of TensorRT-LLM 1.3.0rc20 on h100_sxm")
+    assert origin == ("TensorRT-LLM 1.3.0rc20 on h100_sxm (aiconfigurator-core 0.12.0)")
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ EXPERTS = Query(target="Mixtral", gpu="h100", tp=2, batch=8)
 def test_numbers_of_timed_kernels_are_called_so(tmp_path: Path) -> None:
     found, _ = estimator(tmp_path, FakeTables(tmp_path / "Mixtral")).estimate(EXPERTS)
     assert found.sources["baseline.tpot_ms"] == "measured table"
-    assert "step times of the target: straight lines" in found.assumptions
+    assert "the target's kernels take what they took with straight lines" in found.assumptions
 
 
 def test_timed_kernels_change_the_times(tmp_path: Path) -> None:

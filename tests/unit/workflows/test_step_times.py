@@ -43,7 +43,7 @@ def test_physics_asks_for_no_kernels() -> None:
 def test_auto_takes_timed_kernels_of_a_target_with_experts() -> None:
     chosen = choose(MIXTRAL, FakeTables(TARGET), "auto")
     assert chosen.pair.target.measured is not None
-    assert chosen.told == ("step times of the target: straight lines",)
+    assert chosen.told == ("the target's kernels take what they took with straight lines",)
 
 
 @pytest.mark.parametrize("target", [LLAMA, DEEPSEEK], ids=["dense", "latent attention"])
@@ -67,7 +67,7 @@ def test_auto_goes_on_without_the_package_and_says_nothing() -> None:
 def test_auto_says_why_experts_have_no_timed_kernels() -> None:
     chosen = choose(MIXTRAL, FakeTables(), "auto")
     assert chosen.pair.target.measured is None
-    assert chosen.told == ("step times of the target: computed (nobody timed it)",)
+    assert chosen.told == ("the target's step times are computed: nobody timed it",)
 
 
 def test_silicon_takes_timed_kernels_of_both_models() -> None:

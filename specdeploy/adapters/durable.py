@@ -1,4 +1,4 @@
-"""Directories and links that change in one step and outlive a power cut."""
+"""Directories, files and links that change in one step and outlive a power cut."""
 
 from __future__ import annotations
 
@@ -69,6 +69,24 @@ def write_record(directory: Path, name: str, document: Document) -> None:
             stream.write(document.model_dump_json(indent=2) + "\n")
         _sync(directory / name)
         _sync(directory)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Make ``path`` hold ``text`` in one step; its folder is made.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    fresh = staging_sibling(path)
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            fresh.write_text(text, encoding="utf-8")
+            _sync(fresh)
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)
+        _sync(path.parent)
 
 
 def next_log(folder: Path, name: str) -> Path:

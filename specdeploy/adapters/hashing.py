@@ -24,9 +24,10 @@ from specdeploy.adapters.checkpoints import (
     list_pickles,
     list_weight_files,
 )
+from specdeploy.adapters.durable import replace_file
 from specdeploy.core.build import InputFile
 from specdeploy.core.repository import FileEntry
-from specdeploy.errors import ArtifactError, CheckpointError
+from specdeploy.errors import ArtifactError, CheckpointError, ConfigError
 
 CHUNK_BYTES: Final = 1 << 20
 SETTLED_S: Final = 2.0
@@ -69,8 +70,8 @@ class FileHasher:
             return
         everything = {**_read_memory(self._file), **self._known}
         recent = dict(list(everything.items())[-REMEMBERED_FILES:])
-        with contextlib.suppress(OSError):
-            _write_memory(self._file, recent)
+        with contextlib.suppress(ConfigError):
+            replace_file(self._file, json.dumps(recent))
 
     def _input(self, path: Path) -> InputFile:
         size, digest = self._hash(path)
@@ -151,12 +152,3 @@ def _read_memory(file: Path | None) -> dict[str, str]:
         return {}
     valid = isinstance(known, dict) and all(isinstance(v, str) for v in known.values())
     return known if valid else {}
-
-
-def _write_memory(file: Path, known: dict[str, str]) -> None:
-    part = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        part.write_text(json.dumps(known), encoding="utf-8")
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)

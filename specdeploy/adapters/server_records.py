@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, final
 
 from pydantic import ValidationError
 
-from specdeploy.adapters.durable import explained, next_log
+from specdeploy.adapters.durable import explained, next_log, replace_file
 from specdeploy.core.serving import ServerRecord
 from specdeploy.errors import ArtifactError, ServerError
 
@@ -74,18 +72,7 @@ class LocalServerRecords:
         Raises:
             ConfigError: the workspace cannot be written.
         """
-        with explained(self._path):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=".server-")
-            part = Path(name)
-            try:
-                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                    file.write(record.model_dump_json(indent=2) + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                part.replace(self._path)
-            finally:
-                part.unlink(missing_ok=True)
+        replace_file(self._path, record.model_dump_json(indent=2) + "\n")
 
     def remove(self, record: ServerRecord) -> None:
         """Forget a server; the record of another, which may have come meanwhile, stays.

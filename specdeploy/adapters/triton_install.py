@@ -9,13 +9,13 @@ import os
 import shutil
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from specdeploy.adapters.durable import explained, remove_tree, staging_sibling
 from specdeploy.core.record import Record
-from specdeploy.errors import ConfigError, MissingToolError
+from specdeploy.errors import MissingToolError
 
 _WHEEL_LIBRARIES: Final = "nvidia_pytriton.libs"
 _NUMPY_MAJOR: Final = 1
@@ -132,28 +132,27 @@ def _fingerprint(backends: Path, stub: Path) -> str:
 
 
 def _copy_whole(backends: Path, stub: Path, prepared: Path) -> None:
+    staging = staging_sibling(prepared)
     try:
-        prepared.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=".backends-", dir=prepared.parent))
-    except OSError as error:
-        raise ConfigError(
-            f"cannot prepare Triton's backend folder in {prepared.parent}: {error.strerror}",
-            hint="choose a writable workspace",
-        ) from error
-    try:
-        _fill(staging, backends, stub)
-        staging.rename(prepared)
-    except OSError as error:
-        # Another serve may have finished the same folder first: then ours is not needed.
-        if not prepared.is_dir():
-            raise ConfigError(f"cannot write {prepared}: {error.strerror}") from error
+        with explained(prepared):
+            staging.mkdir(parents=True)
+            _fill(staging, backends, stub)
+            _move_first(staging, prepared)
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        remove_tree(staging)
+
+
+def _move_first(staging: Path, prepared: Path) -> None:
+    """Unlike an artifact, a folder that is there already may be in use and stays."""
+    try:
+        staging.rename(prepared)
+    except OSError:
+        if not prepared.is_dir():
+            raise
 
 
 def _fill(staging: Path, backends: Path, stub: Path) -> None:
     # Not copytree: it would carry over the modes of a read-only installation.
-    staging.chmod(0o755)
     for source in backends.rglob("*"):
         target = staging / source.relative_to(backends)
         if "__pycache__" in source.parts:

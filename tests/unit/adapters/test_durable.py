@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from specdeploy.adapters.durable import replace_link, staged_directory, write_record
+from specdeploy.adapters.durable import replace_file, replace_link, staged_directory, write_record
 from specdeploy.core.repository import ModelRepository
 from specdeploy.errors import ConfigError
 
@@ -50,6 +50,30 @@ def test_a_failed_block_leaves_nothing(tmp_path: Path, failure: type[BaseExcepti
     with pytest.raises(failure):
         build()
     assert names(tmp_path) == []
+
+
+def test_a_file_is_replaced_and_its_folder_made(tmp_path: Path) -> None:
+    file = tmp_path / "run/record.json"
+    for text in ("first", "the second, é"):
+        replace_file(file, text)
+        assert file.read_text(encoding="utf-8") == text
+    assert names(file.parent) == ["record.json"]
+
+
+def test_a_file_that_cannot_be_replaced_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_file(tmp_path / "record.json", "first")
+
+    def full(descriptor: int) -> None:
+        del descriptor
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigError, match="No space left"):
+        replace_file(tmp_path / "record.json", "second")
+    assert (tmp_path / "record.json").read_text() == "first"
+    assert names(tmp_path) == ["record.json"]
 
 
 def test_a_damaged_directory_is_replaced_as_a_whole(tmp_path: Path) -> None:

@@ -145,6 +145,25 @@ def test_servers_that_prepare_at_once_share_one_whole_folder(tmp_path: Path) -> 
     assert len(tree(Path(str(found[0])))) == 3
 
 
+def test_a_folder_that_another_server_finished_first_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install = wheel_like(tmp_path)
+    elsewhere = prepare_backends(install, tmp_path / "elsewhere")
+    assert elsewhere is not None
+    prepared, copy = tmp_path / "cache" / elsewhere.name, shutil.copyfile
+
+    def overtaken(source: Path, target: Path) -> Path:
+        prepared.mkdir(parents=True, exist_ok=True)
+        (prepared / "mark").touch()
+        return copy(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", overtaken)
+    assert prepare_backends(install, tmp_path / "cache") == prepared
+    assert tree(prepared) == {"mark": ""}
+    assert list((tmp_path / "cache").iterdir()) == [prepared]
+
+
 def test_a_python_without_a_stub_is_refused_with_those_that_have_one(tmp_path: Path) -> None:
     install = wheel_like(tmp_path, versions=("3.6", "3.7"))
     with pytest.raises(MissingToolError, match=r"no Python backend stub .*3\.6, 3\.7"):
@@ -161,7 +180,7 @@ def test_a_numpy_that_the_stub_cannot_work_with_is_refused(
 
 def test_a_cache_that_cannot_be_made_is_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
-    with pytest.raises(ConfigError, match="cannot prepare Triton's backend folder"):
+    with pytest.raises(ConfigError, match="cannot write"):
         prepare_backends(wheel_like(tmp_path), tmp_path / "cache")
 
 

@@ -184,6 +184,8 @@ def _print(found: Estimate) -> None:
         )
     if found.bound_by is not None:
         click.echo(f"most of a step: {found.bound_by}")
+    for line in present.draft_costs(found.draft_costs):
+        click.echo(line)
     for source in sorted(set(found.sources.values())):
         names = (name for name, given in found.sources.items() if given == source)
         click.echo(f"{source}: {', '.join(names)}")

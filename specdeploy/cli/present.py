@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ from specdeploy.events import Reporter
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from specdeploy.core.tuning import DraftCosts
 
 
 def print_json(value: Record | dict[str, object]) -> None:
@@ -29,6 +31,19 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console  # noqa: PLC0415
 
     return Console(stderr=stderr, highlight=False, soft_wrap=True)
+
+
+def draft_costs(costs: DraftCosts | None) -> Iterator[str]:
+    """Yield what a draft step costs at each tensor parallelism, and what to do about it."""
+    if costs is None:
+        return
+    for cost in costs.by_tp:
+        yield (
+            f"a draft step at tp {cost.tp}: {cost.step_ms:.2f} ms, {cost.cost_ratio:.3f} of a "
+            "target step"
+        )
+    if costs.warning is not None:
+        yield costs.warning
 
 
 class TerminalReporter(Reporter):

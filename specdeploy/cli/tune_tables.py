@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from specdeploy.cli import present
 from specdeploy.core.tuning import (
     CategorySensitivity,
     ChosenPoint,
@@ -128,7 +129,7 @@ def _sections(report: TuningReport) -> Iterator[tuple[str, list[str]]]:
     yield "if acceptance were", list(_ifs(report))
     yield "what the choice depends on", [line for s in report.sensitivity for line in _flips(s)]
     yield "draft-length schedule", list(_schedule(report))
-    yield "what drafting costs", list(_drafting(report))
+    yield "what drafting costs", list(present.draft_costs(report.draft_costs))
     yield "why the rest lost", [f"{n:>12,}  {why}" for why, n in report.rejected.items()]
     yield "assumed", report.assumptions
 
@@ -148,19 +149,6 @@ def _measured(report: TuningReport) -> Iterator[str]:
             f"{row.concurrency} in flight: {row.speedup:.3f}, {row.total_speculative:,.0f} against "
             f"{row.total_baseline:,.0f} tokens/s together: {do}"
         )
-
-
-def _drafting(report: TuningReport) -> Iterator[str]:
-    costs = report.draft_costs
-    if costs is None:
-        return
-    for cost in costs.by_tp:
-        yield (
-            f"a draft step at tp {cost.tp}: {cost.step_ms:.2f} ms, {cost.cost_ratio:.3f} of a "
-            "target step"
-        )
-    if costs.warning is not None:
-        yield costs.warning
 
 
 def _ifs(report: TuningReport) -> Iterator[str]:

@@ -26,6 +26,7 @@ from specdeploy.core.speed import DEFAULT, Constants, Interval, Load, Speed, est
 from specdeploy.core.speed.grid import Ways, serve_both_ways
 from specdeploy.core.speed.serving import Serving
 from specdeploy.core.speed.steady import Steady
+from specdeploy.core.tuning import DraftCosts
 from specdeploy.units import MS_PER_S
 
 Floats = NDArray[np.float64]
@@ -57,6 +58,9 @@ class Estimate(Document):
     speedup: float | None = Field(description="Of tokens per second per request, at this load.")
     memory: EstimateMemory
     bound_by: str | None = Field(description="The term that takes most of a step.")
+    draft_costs: DraftCosts | None = Field(
+        default=None, description="For one deployment that has a draft model."
+    )
     interval: dict[str, Interval] = Field(description="By number, such as baseline.tpot_ms.")
     sources: dict[str, str] = Field(
         description="The weakest by number: measured table, calibrated, fitted, physics, assumed."
@@ -195,6 +199,7 @@ class _Table:
                 "plan": None,
             },
             "bound_by": self._terms[int(self._bound[at])] if fits else None,
+            "draft_costs": None,
             "interval": interval,
             "sources": {name: known.sources[name] for name in interval},
             "assumptions": list(known.assumptions),

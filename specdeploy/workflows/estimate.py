@@ -34,7 +34,8 @@ from specdeploy.core.nearest import did_you_mean
 from specdeploy.core.repository import Shape
 from specdeploy.core.resolution import DEFAULT_DRAFT_LENGTH, DEFAULT_NUM_TOKENS, DEFAULT_SHAPE
 from specdeploy.core.served import ServedPair
-from specdeploy.core.speed import DEFAULT, Constants, mtp_head
+from specdeploy.core.speed import DEFAULT, Constants, Load, mtp_head
+from specdeploy.core.tuner.costs import draft_costs
 from specdeploy.core.tuner.space import spread
 from specdeploy.errors import ConfigError, InfeasiblePlanError, SpecdeployError
 from specdeploy.workflows.inspect import locate
@@ -146,7 +147,15 @@ class Estimator:
         plan = plan_memory(memory_request(asked.deployed, asked.load))
         found = Estimate.model_validate(self._answers([asked])[0])
         memory = found.memory.evolve(plan=plan)
-        return found.evolve(memory=memory), plan
+        deployed, load = asked.deployed, asked.load
+        costs = draft_costs(
+            deployed.pair,
+            deployed.gpu,
+            Load(load.batch, load.input_len, load.output_len),
+            draft_length=load.draft_length or DEFAULT_DRAFT_LENGTH,
+            constants=deployed.constants,
+        )
+        return found.evolve(memory=memory, draft_costs=costs), plan
 
     def lines(self, lines: Iterable[str], default: Query) -> Iterator[dict[str, object]]:
         """Yield one answer for each line of JSON, in order; empty lines are left out.

@@ -12,6 +12,7 @@ from specdeploy.core.acceptance import MixedCurve, tokens_per_step
 from specdeploy.core.acceptance_presets import flat_acceptance
 from specdeploy.core.memory import MemoryPlan, plan_memory
 from specdeploy.core.release_profile import DraftLenSchedule
+from specdeploy.core.resolution import DEFAULT_DRAFT_LENGTH
 from specdeploy.core.schedule import DraftLengthSchedule, plan_schedule
 from specdeploy.core.speed import Load, estimate_speed
 from specdeploy.core.tuner.costs import cost_comparison, draft_costs
@@ -36,6 +37,7 @@ from specdeploy.core.tuning import (
     CategorySensitivity,
     ChosenPoint,
     ConcurrencyRow,
+    DraftCosts,
     MeasuredVerdict,
     Predicted,
     TuningReport,
@@ -100,13 +102,24 @@ def tune(question: Question, said: Said, *, axes: Axes | None = None) -> TuningR
         if_acceptance=[] if mixed else list(if_rows(table)),
         sensitivity=_sensitivities(question, variant, chosen),
         schedule=_schedule(question, chosen, said),
-        draft_costs=draft_costs(question, variant, draft_length=chosen.draft_length or 4),
+        draft_costs=_draft_costs(question, variant, chosen),
         cost=cost_comparison(found.plain, found.speculative, price=said.price_per_gpu_hour),
         memory=memory_of(question, chosen),
         combinations=found.combinations,
         rejected=found.rejected,
         assumptions=[*said.assumptions, *_assumptions(question, variant)],
         warnings=[*said.warnings, *_warnings(chosen, rows)],
+    )
+
+
+def _draft_costs(question: Question, variant: Variant, chosen: Point) -> DraftCosts | None:
+    load = question.workload
+    return draft_costs(
+        variant.pair,
+        question.gpu,
+        Load(load.planned, load.prompt.mean, load.answer.mean),
+        draft_length=chosen.draft_length or DEFAULT_DRAFT_LENGTH,
+        constants=question.constants,
     )
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from specdeploy.core.acceptance import tokens_per_step
-from specdeploy.core.served import ServedPair
-from specdeploy.core.speed import draft_seconds, step_seconds
-from specdeploy.core.tuner.question import Question
+from specdeploy.core.hardware import GpuSpec
+from specdeploy.core.precision import AUTO, resolve_precision
+from specdeploy.core.served import ServedModel, ServedPair
+from specdeploy.core.speed import Constants, Load, draft_seconds, step_seconds
+from specdeploy.core.speed.load import as_array
 from specdeploy.core.tuner.search import Point
-from specdeploy.core.tuner.space import Variant, spread
+from specdeploy.core.tuner.space import spread
 from specdeploy.core.tuning import CostComparison, DraftCosts, DraftStepCost, RequestCost
 from specdeploy.errors import ConfigError
 from specdeploy.units import MS_PER_S
@@ -20,14 +23,21 @@ LARGE_DRAFT: Final = 0.05
 _SECONDS_PER_HOUR: Final = 3600
 
 
-def draft_costs(question: Question, variant: Variant, *, draft_length: int) -> DraftCosts | None:
-    """Return the cost of a draft step at tp 1 and at the widths in use; None without a draft."""
-    draft = variant.pair.draft
+def draft_costs(
+    pair: ServedPair, gpu: GpuSpec, load: Load, *, draft_length: int, constants: Constants
+) -> DraftCosts | None:
+    """Return the cost of a draft step at tp 1 and at the widths in use; None without a draft.
+
+    ``load`` holds plain numbers.
+    """
+    draft = pair.draft
     if draft is None:
         return None
-    widths = sorted({1, draft.tp, variant.pair.target.tp})
-    by_tp = [cost for tp in widths if (cost := _step_cost(question, variant, tp))]
-    ratio = draft.spec.parameters / variant.pair.target.spec.parameters
+    widths = sorted({1, draft.tp, pair.target.tp})
+    context = float(as_array(load.input_len) + as_array(load.output_len) / 2)
+    place = _Place(pair, gpu, float(as_array(load.batch)), context, constants)
+    by_tp = [_step_cost(place, served) for tp in widths if (served := _at(draft, tp))]
+    ratio = draft.spec.parameters / pair.target.spec.parameters
     used = next(cost for cost in by_tp if cost.tp == draft.tp)
     return DraftCosts(
         parameter_ratio=ratio,
@@ -63,44 +73,56 @@ def _request_cost(point: Point | None, price: float | None) -> RequestCost | Non
     return RequestCost(gpu_s=seconds, money=money)
 
 
-def _step_cost(question: Question, variant: Variant, tp: int) -> DraftStepCost | None:
-    pair, load = variant.pair, question.workload
-    assert pair.draft is not None  # noqa: S101 - the caller asked
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a draft step is looked at."""
+
+    pair: ServedPair
+    gpu: GpuSpec
+    requests: float
+    context: float
+    constants: Constants
+
+
+def _at(draft: ServedModel, tp: int) -> ServedModel | None:
+    """Return the same draft over ``tp`` GPUs; None where its heads cannot be spread so."""
+    if tp == draft.tp:
+        return draft
+    own = resolve_precision(AUTO, draft.spec) == draft.precision
+    precision = AUTO if own else draft.precision.name
     try:
-        draft = spread(
-            pair.draft.spec,
-            precision=variant.candidate.precision,
-            kv_dtype=pair.draft.kv_dtype,
-            tp=tp,
-        )
-    except ConfigError:  # the heads cannot be spread so
+        return spread(draft.spec, precision=precision, kv_dtype=draft.kv_dtype, tp=tp)
+    except ConfigError:
         return None
-    context = load.prompt.mean + load.answer.mean / 2
-    alone = ServedPair(pair.target, draft, pair.method)
+
+
+def _step_cost(place: _Place, draft: ServedModel) -> DraftStepCost:
+    alone = ServedPair(place.pair.target, draft, place.pair.method)
     one, two = (
         float(
             draft_seconds(
                 alone,
-                question.gpu,
-                requests=load.planned,
+                place.gpu,
+                requests=place.requests,
                 draft_length=length,
-                context=context,
-                constants=question.constants,
+                context=place.context,
+                constants=place.constants,
             )
         )
         for length in (1, 2)
     )
     target = step_seconds(
-        pair.target,
-        question.gpu,
-        requests=load.planned,
+        place.pair.target,
+        place.gpu,
+        requests=place.requests,
         tokens_per_request=1,
-        context=context,
-        constants=question.constants,
+        context=place.context,
+        constants=place.constants,
     )
     # One more draft token, without what speculation costs once a step.
     step = two - one
-    return DraftStepCost(tp=tp, step_ms=step * MS_PER_S, cost_ratio=step / float(target.total))
+    ratio = step / float(target.total)
+    return DraftStepCost(tp=draft.tp, step_ms=step * MS_PER_S, cost_ratio=ratio)
 
 
 def _warning(

@@ -48,6 +48,7 @@ def test_accepted_tokens_are_those_before_the_first_mismatch() -> None:
 
 
 def test_every_step_emits_one_token_more_than_it_accepted() -> None:
+    """BL-095: of 6 drafted tokens 4 are accepted, not 5 and not 3."""
     counts = count_acceptance([[True, False, True], [True, True, True]])
     assert (counts.drafted, counts.accepted, counts.emitted) == (6, 4, 6)
     assert counts.rate == pytest.approx(0.667, abs=5e-4)

@@ -7,6 +7,7 @@ from planning_models import model_named
 from tuning_questions import SMALL_AXES, a_draft, a_question
 
 from specdeploy.core.acceptance import count_acceptance, tokens_per_step
+from specdeploy.core.speed import Load
 from specdeploy.core.tuner.agreement import Difference, compare_outputs
 from specdeploy.core.tuner.answer import Said, tune
 from specdeploy.core.tuner.costs import draft_costs, outweighs_gain
@@ -16,8 +17,9 @@ from specdeploy.core.tuner.measured import (
     expected_rate,
     judge_measured,
 )
-from specdeploy.core.tuner.question import Fixed
+from specdeploy.core.tuner.question import Fixed, Question
 from specdeploy.core.tuner.space import variants
+from specdeploy.core.tuning import DraftCosts
 
 # Llama-3.3-70B tp 8 with Llama-3.2-1B, draft length 5: tokens/s per request by batch.
 LOADS = [
@@ -31,6 +33,14 @@ LOADS = [
         (64, 61.885, 51.171),
     )
 ]
+
+
+def costs_of(question: Question) -> DraftCosts:
+    pair = next(v.pair for v in variants(question) if v.pair.draft)
+    load = Load(8, 1024, 256)
+    costs = draft_costs(pair, question.gpu, load, draft_length=4, constants=question.constants)
+    assert costs is not None
+    return costs
 
 
 def test_high_acceptance_gains_little_when_a_step_costs_much() -> None:
@@ -111,9 +121,7 @@ def test_a_draft_on_four_gpus_is_told_to_shrink() -> None:
     question = a_question(
         a_draft(model="Llama-3.1-8B"), gpu="a100", gpu_count=4, precision="fp16", fixed=fixed
     )
-    pair = next(v for v in variants(question) if v.pair.draft)
-    costs = draft_costs(question, pair, draft_length=4)
-    assert costs is not None
+    costs = costs_of(question)
     assert costs.parameter_ratio == pytest.approx(0.114, abs=1e-3)
     assert [cost.tp for cost in costs.by_tp] == [1, 4]
     assert all(cost.step_ms > 0 for cost in costs.by_tp)
@@ -126,9 +134,7 @@ def test_a_draft_over_a_slow_link_is_told_to_stay_on_one_gpu() -> None:
     fixed = Fixed(target_tp=4, draft_tp=2)
     draft = a_draft(model="Qwen2.5-0.5B")
     question = a_question(draft, gpu="l40s", gpu_count=4, precision="fp16", fixed=fixed)
-    pair = next(v for v in variants(question) if v.pair.draft)
-    costs = draft_costs(question, pair, draft_length=4)
-    assert costs is not None
+    costs = costs_of(question)
     alone, together = costs.by_tp  # 14 heads cannot be spread over 4 GPUs
     assert (alone.tp, together.tp) == (1, 2)
     assert alone.step_ms < together.step_ms
@@ -140,9 +146,7 @@ def test_a_draft_as_large_as_its_target_cannot_pay() -> None:
     question = a_question(
         a_draft(model="Llama-3.1-8B"), target=model_named("Llama-3.1-8B"), precision="bf16"
     )
-    pair = next(v for v in variants(question) if v.pair.draft)
-    costs = draft_costs(question, pair, draft_length=4)
-    assert costs is not None
+    costs = costs_of(question)
     assert costs.warning is not None
     assert "4 of them cost more than the 1.77 tokens that an acceptance of 0.7" in costs.warning
 
@@ -150,9 +154,7 @@ def test_a_draft_as_large_as_its_target_cannot_pay() -> None:
 def test_a_small_draft_at_tp_1_is_not_warned_of() -> None:
     """BL-102: the 1B draft has 0.0175 of the target's parameters."""
     question = a_question(a_draft())
-    pair = next(v for v in variants(question) if v.pair.draft)
-    costs = draft_costs(question, pair, draft_length=4)
-    assert costs is not None
+    costs = costs_of(question)
     assert costs.parameter_ratio == pytest.approx(0.0175, abs=1e-4)
     assert costs.warning is None
 

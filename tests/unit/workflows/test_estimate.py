@@ -138,6 +138,14 @@ def test_one_estimate_comes_with_its_memory_line_by_line(estimator: Estimator) -
     require_fit(plan)
 
 
+def test_one_estimate_tells_what_a_draft_step_costs(estimator: Estimator) -> None:
+    found, _ = estimator.estimate(check_query({"tp": 4}, PAIR))
+    assert found.draft_costs is not None
+    assert [cost.tp for cost in found.draft_costs.by_tp] == [1, 4]
+    alone, _ = estimator.estimate(check_query({"draft": None}, PAIR))
+    assert alone.draft_costs is None
+
+
 def test_what_does_not_fit_is_refused_with_what_would(estimator: Estimator) -> None:
     found, plan = estimator.estimate(check_query({"gpu": "l4"}, PAIR))
     assert not found.fits

@@ -27,8 +27,9 @@ class Load:
     Attributes:
         batch: Requests in flight, waiting ones included.
         input_len: Prompt tokens of each.
-        output_len: Tokens generated for each, at least 2.
-        resident: Requests that memory holds at once when speculating; more wait. None: all.
+        output_len: Tokens generated for each; a second one is counted where there is none.
+        resident: Requests that memory holds at once when speculating, at least 1; more wait.
+            None: all.
         resident_plain: The same without speculation; None: as ``resident``.
     """
 

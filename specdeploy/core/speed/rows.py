@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from typing import Final
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -19,7 +20,7 @@ from specdeploy.core.speed.measured import Measured
 from specdeploy.core.speed.serving import Serving
 
 # A server takes no more requests at once than this unless it is told to.
-LARGEST_BATCH = 2048
+LARGEST_BATCH: Final = 2048
 
 
 class MeasuredRow(Record):

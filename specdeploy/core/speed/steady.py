@@ -37,10 +37,11 @@ def serve_steadily(
     others. Requests beyond ``R`` wait for ``(batch - R) / R`` rounds.
     """
     constants = serving.constants
-    batch, output = as_array(load.batch), as_array(load.output_len)
+    batch = as_array(load.batch)
+    later = np.maximum(as_array(load.output_len) - 1.0, 1.0)
     inside = batch if load.resident is None else np.minimum(batch, as_array(load.resident))
     step = step_terms(serving, load, inside=inside, draft_length=draft_length)
-    steps = (output - 1.0) / tokens_per_step
+    steps = later / tokens_per_step
     alone, held_up = _prefill(serving, load, inside=inside, speculating=as_array(draft_length > 0))
     others = inside - 1.0
     waited = others * held_up * (constants.queue_base / inside + constants.queue_slope)
@@ -50,7 +51,7 @@ def serve_steadily(
     decoding = decoding + (1.0 - constants.backlog) * late
     first = constants.first_token_s + alone + waited + constants.backlog * late
     queue = (batch - inside) / inside * (engine + late)
-    return Steady(ttft=first + queue, tpot=decoding / (output - 1.0), step=step)
+    return Steady(ttft=first + queue, tpot=decoding / later, step=step)
 
 
 def step_terms(serving: Serving, load: Load, *, inside: Array, draft_length: Array) -> Terms:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,10 +15,10 @@ from specdeploy.core.speed.load import Array, Terms, as_array
 from specdeploy.core.speed.rates import products_per_s, rates_of
 from specdeploy.core.speed.work import Work, work_of
 
-ALL_REDUCES_PER_LAYER = 2
-_HALF_BYTES = 2
-BLACKWELL = 100
-_ZERO = as_array(0.0)
+ALL_REDUCES_PER_LAYER: Final = 2
+BLACKWELL: Final = 100
+_HALF_BYTES: Final = 2
+_ZERO: Final = as_array(0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from specdeploy.core.kv_cache import KV_BITS, heads_per_gpu
 from specdeploy.core.models import KvWidth, ModelSpec, ParameterBreakdown
 from specdeploy.core.served import ServedModel
 
-_HALF_BYTES = 2
+_HALF_BYTES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,3 +168,11 @@ def test_a_million_points_take_less_than_half_a_second() -> None:
         speed_grid(a_pair(), H100, load, draft_length=length, tokens_per_step=emitted)
         spent.append(time.perf_counter() - started)
     assert min(spent) < 0.5
+
+
+def test_an_answer_of_one_token_has_the_time_of_a_second_one() -> None:
+    one, two = (
+        estimate_speed(a_pair(), H100, Load(8, 1024, length), draft_length=3, tokens_per_step=2)
+        for length in (1, 2)
+    )
+    assert one.baseline.tpot_ms == pytest.approx(two.baseline.tpot_ms, rel=1e-3)

@@ -36,7 +36,12 @@ from specdeploy.adapters.durable import (
     staged_directory,
     write_record,
 )
-from specdeploy.core.artifacts import MANIFEST, directory_name
+from specdeploy.core.artifacts import (
+    MANIFEST,
+    REPOSITORIES,
+    REPOSITORY_LINK,
+    directory_name,
+)
 from specdeploy.core.build import EngineManifest, Role
 from specdeploy.core.record import Document
 from specdeploy.errors import ArtifactError, ConfigError
@@ -70,7 +75,7 @@ class Workspace:
     @property
     def repository(self) -> Path:
         """Where the current repository is found, whichever it is."""
-        return self._root / "repository"
+        return self._root / REPOSITORY_LINK
 
     def engine_directory(self, role: Role, plan_digest: str) -> Path:
         """Return where the artifact of a step belongs."""
@@ -78,7 +83,7 @@ class Workspace:
 
     def repository_directory(self, digest: str) -> Path:
         """Return where a rendered repository belongs."""
-        return self._root / "repositories" / directory_name(digest)
+        return self._root / REPOSITORIES / directory_name(digest)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -176,7 +181,7 @@ class Workspace:
             time.sleep(POLL_S)
 
     def _remove_leftovers(self) -> None:
-        for pattern in ("engines/*/", "repositories/", ""):
+        for pattern in ("engines/*/", f"{REPOSITORIES}/", ""):
             for path in self._root.glob(f"{pattern}.*{STAGING_MARK}*"):
                 self._reporter.note(f"removing {path}, left by an interrupted build")
                 remove_tree(path)

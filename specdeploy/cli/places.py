@@ -9,7 +9,7 @@ import click
 
 from specdeploy.cli import settings
 from specdeploy.cli.options import FLAGS_KEY
-from specdeploy.core.artifacts import REPOSITORY_RECORD
+from specdeploy.core.artifacts import REPOSITORIES, REPOSITORY_LINK, REPOSITORY_RECORD
 from specdeploy.core.config import CONFIG_NAME, WORKSPACE_NAME
 from specdeploy.core.deployment import ServingSettings
 from specdeploy.core.resolution import LoadedConfig
@@ -41,7 +41,7 @@ def find_served(named: Path | None, workspace: Path | None, reporter: Reporter) 
         return ServedPlace(repository, place.absolute(), ServingSettings(), None)
     loaded = load_config(named, workspace, reporter)
     folder = Path(loaded.workspace)
-    return ServedPlace(folder / "repository", folder, loaded.config.serving, loaded)
+    return ServedPlace(folder / REPOSITORY_LINK, folder, loaded.config.serving, loaded)
 
 
 def find_workspace(named: Path | None, reporter: Reporter) -> Path:
@@ -70,14 +70,14 @@ def load_config(named: Path | None, workspace: Path | None, reporter: Reporter) 
 
 
 def _current(folder: Path) -> Path:
-    inside = folder / "repository"
+    inside = folder / REPOSITORY_LINK
     return inside if inside.exists() else folder
 
 
 def _workspace_of(repository: Path) -> Path:
     """Undo the layout of a workspace: ``repository`` or ``repositories/<digest>``."""
-    if repository.name == "repository":
+    if repository.name == REPOSITORY_LINK:
         return repository.parent
-    if repository.parent.name == "repositories":
+    if repository.parent.name == REPOSITORIES:
         return repository.parent.parent
     return repository.parent / WORKSPACE_NAME

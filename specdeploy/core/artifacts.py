@@ -20,6 +20,9 @@ from specdeploy.core.repository import FileEntry, ModelRepository
 
 MANIFEST: Final = "manifest.json"
 REPOSITORY_RECORD: Final = "repository.json"
+# Inside a workspace: every repository, and the link to the current one.
+REPOSITORIES: Final = "repositories"
+REPOSITORY_LINK: Final = "repository"
 
 
 class Reason(Record):

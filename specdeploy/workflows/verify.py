@@ -7,6 +7,8 @@ from pathlib import Path
 
 from specdeploy.core.artifacts import (
     MANIFEST,
+    REPOSITORIES,
+    REPOSITORY_LINK,
     REPOSITORY_RECORD,
     ArtifactCheck,
     Difference,
@@ -25,7 +27,10 @@ def verify(path: Path, *, artifacts: Artifacts) -> VerifyReport:
     Raises:
         ArtifactError: there is no artifact at or below ``path``.
     """
-    checks = [_check(directory, artifacts) for directory in artifacts.find(path)]
+    found = artifacts.find(path)
+    checks = [_check(directory, artifacts) for directory in found]
+    if any(directory.parent == path / REPOSITORIES for directory in found):
+        checks += _check_link(path / REPOSITORY_LINK, artifacts)
     different = any(check.differences for check in checks)
     verdict = "different" if different else "whole"
     return VerifyReport(path=str(path), verdict=verdict, artifacts=checks)
@@ -62,6 +67,15 @@ def _check(directory: Path, artifacts: Artifacts) -> ArtifactCheck:
         files=len(found),
         differences=differences,
     )
+
+
+def _check_link(link: Path, artifacts: Artifacts) -> list[ArtifactCheck]:
+    """Tell when a workspace has repositories, and nothing says which is the current one."""
+    if artifacts.exists(str(link)):
+        return []
+    message = "the link to the current repository is missing or leads nowhere"
+    missing = Difference(kind="missing", path=".", message=message)
+    return [ArtifactCheck(path=str(link), kind="repository", files=0, differences=[missing])]
 
 
 def _differences(

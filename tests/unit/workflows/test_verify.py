@@ -120,6 +120,28 @@ def test_unfinished_directories_are_no_artifacts(setup: Setup) -> None:
     assert verified(setup.workspace).verdict == "whole"
 
 
+@pytest.mark.parametrize("dangling", [False, True])
+def test_a_workspace_without_a_current_repository_is_different(
+    setup: Setup, *, dangling: bool
+) -> None:
+    link = setup.workspace / "repository"
+    link.unlink()
+    if dangling:
+        link.symlink_to("repositories/gone")
+    report = verified(setup.workspace)
+    check = report.artifacts[-1]
+    assert (report.verdict, check.path) == ("different", str(link))
+    assert "the link to the current repository is missing" in check.differences[0].message
+    with pytest.raises(ArtifactError, match="1 of 4 artifacts differ"):
+        require_whole(report)
+
+
+def test_a_workspace_with_engines_alone_needs_no_repository(tmp_path: Path) -> None:
+    setup = Setup(tmp_path / "engines alone")
+    build(BuildRequest(setup.deployment(), FakeRuntime(), only="engines"), setup.bench())
+    assert verified(setup.workspace).verdict == "whole"
+
+
 def test_a_remembered_hash_is_not_believed(setup: Setup) -> None:
     (setup.workspace / "hashes.json").write_text("{}")
     (target(setup) / "config.json").write_text("[]")

@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Any, Final
+
+from environment import ROOT
 
 from specdeploy.adapters.release_files import read_release_profiles
+from specdeploy.core.build import InputFile
+from specdeploy.core.checkpoint import CheckpointContents
 from specdeploy.core.deployment import Deployment, ModelUse, ResolvedLimits
+from specdeploy.core.describe import describe_checkpoint
+from specdeploy.core.hardware import find_gpu
 from specdeploy.core.models import ModelSpec
-from specdeploy.core.releases import find_release
+from specdeploy.core.release_profile import ReleaseProfile
+from specdeploy.core.releases import DecidedVersion, Release, find_release
+from specdeploy.runtimes.base import StepInputs
+from specdeploy.runtimes.engine import EngineRuntime
 from specdeploy.runtimes.engine_commands import EnginePlan, plan_engines
 
 VERSIONS: Final = ("0.16.0", "0.19.0", "1.0.0", "1.2.1")
+MODELS: Final = ROOT / "tests" / "data" / "model_configs.json"
+# What the recorded facts have beside a config.json's own keys.
+_NOT_IN_CONFIG: Final = frozenset(
+    {
+        "name",
+        "role",
+        "nested_text_config",
+        "fields_absent_in_config",
+        "computed_parameter_count",
+        "kv_bytes_per_token_16bit_tp1",
+    }
+)
 
 
 def engine_command_files() -> dict[str, str]:
@@ -22,6 +45,64 @@ def engine_command_files() -> dict[str, str]:
         f"{version}.txt": "\n".join(_told(plan_engines(_pair(), find_release(version, profiles))))
         for version in VERSIONS
     }
+
+
+def engine_plan_files() -> dict[str, str]:
+    """Return what `build --dry-run --json` plans for two usual pairs, by pair and version."""
+    profiles = read_release_profiles()
+    return {
+        f"{name}-{version}.json": _plan_text(pair, version, find_release(version, profiles))
+        for name, pair in _planned_pairs().items()
+        for version in VERSIONS
+    }
+
+
+def _plan_text(pair: Deployment, version: str, profile: ReleaseProfile) -> str:
+    decided = DecidedVersion(version=version, decided_by="config", profile=profile.name)
+    deployment = pair.evolve(release=Release(decided=decided, profile=profile))
+    plan = EngineRuntime().plan_build(
+        deployment,
+        inputs=StepInputs(target=[_source("target")], draft=[_source("draft")], tools={}),
+    )
+    return plan.model_dump_json(indent=2) + "\n"
+
+
+def _source(role: str) -> InputFile:
+    return InputFile(path=f"/path/to/{role}/config.json", size_bytes=1, sha256="0" * 64)
+
+
+def _planned_pairs() -> dict[str, Deployment]:
+    facts = json.loads(MODELS.read_text())
+    use = partial(_recorded, facts)
+    return {
+        "llama-3.3-70b-fp8-tp2": _planned(
+            use("Llama-3.3-70B", precision="fp8", kv_dtype="fp8", tp=2),
+            use("Llama-3.2-1B", precision="bf16"),
+        ),
+        "qwen2.5-72b-tp4": _planned(
+            use("Qwen2.5-72B", precision="bf16", tp=4), use("Qwen2.5-0.5B", precision="bf16")
+        ),
+    }
+
+
+def _planned(target: ModelUse, draft: ModelUse) -> Deployment:
+    return _pair().evolve(
+        target=target,
+        draft=draft,
+        gpu=find_gpu("h100-sxm"),
+        gpu_count=target.tp,
+        trtllm_source="/path/to/TensorRT-LLM",
+    )
+
+
+def _recorded(
+    facts: list[dict[str, Any]], part: str, *, precision: str, kv_dtype: str = "auto", tp: int = 1
+) -> ModelUse:
+    recorded = next(f for f in facts if part in f["name"])
+    config = {key: value for key, value in recorded.items() if key not in _NOT_IN_CONFIG}
+    spec = describe_checkpoint(CheckpointContents(name=recorded["name"], config=config))
+    path = f"/path/to/{part}"
+    return ModelUse(path=path, spec=spec, precision=precision, kv_dtype=kv_dtype, tp=tp)
 
 
 def _pair() -> Deployment:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from specdeploy.client import Client
+    from specdeploy.core.release_profile import ReleaseProfile
     from specdeploy.core.speed import Constants
     from specdeploy.events import Reporter
     from specdeploy.workflows import device_ports, ports, server_ports, tuning_ports
@@ -164,6 +165,20 @@ def workbench(root: Path, *, reporter: Reporter, lock_timeout_s: float = 0.0) ->
         python=sys.executable,
         host=platform.node(),
     )
+
+
+def release_profiles() -> tuple[ReleaseProfile, ...]:
+    """Return what is known of each TensorRT-LLM release, from the oldest to the newest."""
+    from specdeploy.adapters.release_files import read_release_profiles  # noqa: PLC0415
+
+    return read_release_profiles()
+
+
+def installed_trtllm() -> str | None:
+    """Return the version of TensorRT-LLM on this machine; None where it is not installed."""
+    from specdeploy.adapters.tools import InstalledTools  # noqa: PLC0415
+
+    return InstalledTools().trtllm()
 
 
 def fresh_artifacts() -> ports.Artifacts:

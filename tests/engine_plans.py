@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from releases import profile_for
+
 from specdeploy.adapters.templates import StrictRenderer, template_root
 from specdeploy.core.build import EnginePaths
 from specdeploy.core.deployment import Deployment, ModelUse, ResolvedLimits
 from specdeploy.core.models import ModelSpec, SpecialIds
+from specdeploy.core.releases import DecidedVersion, Release
 from specdeploy.core.repository import RepositoryPlan
 from specdeploy.runtimes.reference import ReferenceRuntime
 
@@ -57,6 +60,16 @@ def a_deployment(
         return deployment
     length = 0 if deployment.method == "none" else deployment.draft_length
     return deployment.evolve(draft=None, draft_length=length)
+
+
+def a_trtllm_deployment(
+    version: str = "1.2.1", *, method: str = "draft_target", **changes: object
+) -> Deployment:
+    """Serve the pair, in bf16, by TensorRT engines of a release."""
+    deployment = a_deployment(precision="bf16", method=method, runtime="engine")
+    decided = DecidedVersion(version=version, decided_by="config", profile="")
+    release = Release(decided=decided, profile=profile_for(version))
+    return deployment.evolve(release=release, **changes)
 
 
 def a_plan(deployment: Deployment) -> RepositoryPlan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar, final
 
@@ -13,6 +14,7 @@ from specdeploy.adapters.durable import STAGING_MARK
 from specdeploy.adapters.hashing import FileHasher
 from specdeploy.core.artifacts import MANIFEST, REPOSITORY_RECORD
 from specdeploy.core.build import ROLES, EngineManifest
+from specdeploy.core.engine_config import CONFIG_FILE
 from specdeploy.core.record import Document
 from specdeploy.core.repository import FileEntry, ModelRepository
 from specdeploy.errors import ArtifactError
@@ -75,6 +77,23 @@ class LocalArtifacts:
             return self._hasher.entries(directory, without=without)
         except OSError as error:
             raise ArtifactError(f"{error.filename or directory}: {error.strerror}") from error
+
+    def read_config(self, directory: Path) -> Mapping[str, object]:
+        """Return the content of an engine's config.json.
+
+        Raises:
+            ArtifactError: it is missing, or no JSON object.
+        """
+        file = directory / CONFIG_FILE
+        try:
+            content = json.loads(file.read_bytes())
+        except OSError as error:
+            raise ArtifactError(f"{file}: {error.strerror}") from error
+        except (ValueError, RecursionError) as error:
+            raise ArtifactError(f"{file} is not JSON: {error}") from None
+        if not isinstance(content, dict):
+            raise ArtifactError(f"{file} holds no JSON object")
+        return content
 
     def exists(self, path: str) -> bool:
         """Tell whether an absolute path that a file names is still there."""

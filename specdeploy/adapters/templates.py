@@ -77,7 +77,7 @@ class StrictRenderer:
         for item in plan.renders:
             text, paths = self._rendered(item)
             for path in paths:
-                _check_listed(path, item.path, plan.absolute_paths)
+                _check_listed(path, item.path, [*plan.absolute_paths, *plan.server_paths])
                 _check_path(path, must_exist=must_exist)
             yield item.path, text.encode()
         for copy in plan.copies:

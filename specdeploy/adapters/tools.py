@@ -18,6 +18,10 @@ PYTHON_TOOLS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 class InstalledTools:
     """Looks versions up without importing anything."""
 
+    def trtllm(self) -> str | None:
+        """Return the version of TensorRT-LLM that is installed, if one is."""
+        return _version("tensorrt_llm")
+
     def versions(self, runtime: str) -> dict[str, str]:
         """Return name to version of all that decides what a build step writes.
 

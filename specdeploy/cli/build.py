@@ -25,6 +25,7 @@ from specdeploy.runtimes import RUNTIMES
 from specdeploy.units import format_bytes
 from specdeploy.workflows.build import BuildRequest, Part, build, preview
 from specdeploy.workflows.check import CheckRequest, check
+from specdeploy.workflows.release import require_tools
 
 
 @click.command("build")
@@ -71,6 +72,8 @@ def command(
     deployment = settings.resolve(loaded)
     request = BuildRequest(deployment=deployment, runtime=RUNTIMES[deployment.runtime], only=only)
     bench = wiring.workbench(Path(loaded.workspace), reporter=reporter, lock_timeout_s=lock_timeout)
+    if not (dry_run or explain):
+        _require_tools(request)
     report = preview(request, bench) if dry_run or explain else build(request, bench)
     if as_json:
         present.print_json(report)
@@ -80,6 +83,12 @@ def command(
         _print_plan(report)
     elif not quiet:
         _print_result(report)
+
+
+def _require_tools(request: BuildRequest) -> None:
+    """A host that only renders the repository needs no tools."""
+    if request.only != "repository":
+        require_tools(request.deployment, host=wiring.installed_trtllm())
 
 
 def _require_compatible(loaded: LoadedConfig, reporter: Reporter) -> None:
@@ -102,12 +111,20 @@ def _print_plan(report: BuildReport) -> None:
 
 
 def _print_step(step: StepReport) -> None:
-    click.echo(f"{step.action} {step.role}")
+    click.echo(f"{step.action} {step.title}")
     click.echo(f"  command  {shlex.join(step.command)}")
     for source in step.inputs:
         size = format_bytes(source.size_bytes)
         click.echo(f"  input    {source.path}  {size}  sha256 {source.sha256[:12]}")
     click.echo(f"  output   {step.output}")
+    if step.disk_bytes:
+        click.echo(f"  disk     about {format_bytes(step.disk_bytes)}")
+    for change in step.changes:
+        click.echo(
+            f"  change   {change.setting} {change.asked} becomes {change.becomes}: {change.reason}"
+        )
+    for note in step.notes:
+        click.echo(f"  note     {note}")
 
 
 def _print_repository(repository: RepositoryReport) -> None:
@@ -115,11 +132,17 @@ def _print_repository(repository: RepositoryReport) -> None:
     click.echo(f"  output   {repository.path}")
     for path in repository.files:
         click.echo(f"  file     {path}")
+    for setting in repository.lossy:
+        click.echo(f"  lossy    with {setting} the answers are not the target's own")
+    for note in repository.notes:
+        click.echo(f"  note     {note}")
+    if repository.serve_command:
+        click.echo(f"  without Triton  {shlex.join(repository.serve_command)}")
 
 
 def _print_reasons(report: BuildReport) -> None:
     for step in report.steps:
-        _print_verdict(step.role, step.reasons)
+        _print_verdict(step.title, step.reasons)
     if report.repository is not None:
         _print_verdict("repository", report.repository.reasons)
 
@@ -133,7 +156,7 @@ def _print_verdict(name: str, reasons: Sequence[Reason]) -> None:
 def _print_result(report: BuildReport) -> None:
     for step in report.steps:
         done = "reused" if step.action == "reuse" else "built"
-        click.echo(f"{step.role:<11} {done:<8} {step.output}")
+        click.echo(f"{step.title:<11} {done:<8} {step.output}")
     if report.repository is not None:
         done = "reused" if report.repository.action == "reuse" else "rendered"
         click.echo(f"{'repository':<11} {done:<8} {report.repository.path}")

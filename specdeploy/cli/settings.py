@@ -13,6 +13,7 @@ from specdeploy.core.deployment import Deployment
 from specdeploy.core.resolution import LoadedConfig
 from specdeploy.events import Reporter
 from specdeploy.workflows.deployment import ConfigRequest, load_config, resolve_deployment
+from specdeploy.workflows.release import with_release
 
 
 def load(config: Path | None, reporter: Reporter) -> LoadedConfig:
@@ -42,8 +43,14 @@ def resolve(loaded: LoadedConfig) -> Deployment:
         ConfigError: a setting does not fit the checkpoints or this release.
         CheckpointError: a checkpoint cannot be read.
     """
-    return resolve_deployment(
+    deployment = resolve_deployment(
         loaded,
         checkpoints=wiring.checkpoint_reader(),
         hub=wiring.hub_resolver(weights=True),
+    )
+    return with_release(
+        deployment,
+        loaded,
+        profiles=wiring.release_profiles,
+        host=wiring.installed_trtllm(),
     )

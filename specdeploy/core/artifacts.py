@@ -8,11 +8,13 @@ from typing import Final, Literal
 from pydantic import Field
 
 from specdeploy.core.build import (
+    BuilderChange,
     BuildStep,
     EngineManifest,
     InputFile,
     Role,
     Settings,
+    Stage,
     portable_argv,
 )
 from specdeploy.core.record import Document, Record
@@ -50,6 +52,21 @@ class StepReport(Record):
     command: list[str] = Field(description="With every placeholder filled.")
     inputs: list[InputFile]
     reasons: list[Reason] = Field(default=[], description="Why it is stale; empty for reuse.")
+    stage: Stage = "engine"
+    log_name: str = Field(default="", description="Its log is logs/NNNN-<log_name>.log.")
+    changes: list[BuilderChange] = Field(
+        default=[], description="What the builder changes without being asked."
+    )
+    notes: list[str] = []
+    expected: Settings = Field(
+        default={}, description="Dotted place in the artifact's config.json to what it must say."
+    )
+    disk_bytes: int = Field(default=0, description="Room that the artifact takes, estimated.")
+
+    @property
+    def title(self) -> str:
+        """What the step makes, in words."""
+        return f"{self.role}'s checkpoint" if self.stage == "checkpoint" else self.role
 
 
 class RepositoryReport(Record):
@@ -61,6 +78,13 @@ class RepositoryReport(Record):
     models: list[str]
     files: list[str]
     reasons: list[Reason] = []
+    notes: list[str] = Field(default=[], description="What to know of the files, in words.")
+    lossy: list[str] = Field(
+        default=[], description="Settings with which answers are not the target's own."
+    )
+    serve_command: list[str] = Field(
+        default=[], description="Serves the same without Triton; empty where nothing does."
+    )
 
 
 class BuildReport(Document):
@@ -128,7 +152,7 @@ def explain_step(
 ) -> list[Reason]:
     """Say what changed since ``previous``, the newest artifact of the same role."""
     if previous is None:
-        return [Reason(what=f"no {step.role} was built in this workspace")]
+        return [Reason(what=f"no {step.title} was built in this workspace")]
     return [
         *_changes("settings.", _texts(previous.settings), _texts(step.settings)),
         *_changes("input ", _contents(previous.inputs), _contents(step.inputs)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from pydantic import Field
@@ -11,7 +12,9 @@ from specdeploy.core.repository import FileEntry
 
 Role = Literal["target", "draft"]
 ROLES: Final[tuple[Role, ...]] = ("target", "draft")
-Settings = dict[str, str | int | float | bool | None]
+Stage = Literal["checkpoint", "engine"]
+Scalar = str | int | float | bool | None
+Settings = dict[str, Scalar]
 
 
 class InputFile(Record):
@@ -27,19 +30,49 @@ class InputFile(Record):
         return self.path.rpartition("/")[2]
 
 
+class BuilderChange(Record):
+    """A size that ends up different from what the deployment says."""
+
+    setting: str
+    asked: int
+    becomes: int
+    reason: str
+
+
 class BuildStep(Record):
     """One external command and the artifact directory that it fills.
 
-    ``argv`` names two things by placeholder, so that the plan does not depend on where it
-    runs: ``{python}`` is the running interpreter, ``{output}`` the directory to fill.
+    ``argv`` names by placeholder what depends on where it runs: ``{python}`` is the running
+    interpreter, ``{output}`` the directory to fill, ``{checkpoint}`` what the step before it
+    filled for the same role, ``{workspace}`` the workspace; a plan's ``places`` are more.
     """
 
     role: Role
+    stage: Stage = "engine"
     argv: list[str]
     inputs: list[InputFile] = Field(description="Paths are absolute.")
     settings: Settings = Field(
         default={}, description="What decided the command, for people and for --explain."
     )
+    files: list[str] = Field(default=[], description="Names that the output must have.")
+    expected: Settings = Field(
+        default={}, description="Dotted place in the output's config.json to what it must say."
+    )
+    changes: list[BuilderChange] = Field(
+        default=[], description="What the builder changes without being asked."
+    )
+    notes: list[str] = []
+    disk_bytes: int = Field(default=0, description="Room that the output takes, estimated.")
+
+    @property
+    def log_name(self) -> str:
+        """Name of the command's log, less its number and extension."""
+        return f"{'convert' if self.stage == 'checkpoint' else 'build'}-{self.role}"
+
+    @property
+    def title(self) -> str:
+        """What the step makes, in words."""
+        return f"{self.role}'s checkpoint" if self.stage == "checkpoint" else self.role
 
     def plan_digest(self, tools: dict[str, str]) -> str:
         """Digest of all that decides the output; where the inputs lie does not."""
@@ -70,10 +103,20 @@ def portable_argv(argv: list[str], inputs: list[InputFile]) -> list[str]:
     return [_replaced(word, values) for word in argv]
 
 
-def filled_argv(argv: list[str], *, python: str, output: str) -> list[str]:
-    """Replace the placeholders; they are whole words, or what follows ``--flag=``."""
-    values = {"{python}": python, "{output}": output}
-    return [_replaced(word, values) for word in argv]
+def filled_argv(argv: list[str], places: Mapping[str, str]) -> list[str]:
+    """Replace placeholders: whole words, what follows ``--flag=``, or the start of a path.
+
+    Args:
+        argv: A step's command.
+        places: Placeholder, without its braces, to what it stands for.
+    """
+    values = {f"{{{name}}}": place for name, place in places.items()}
+    return [_replaced(_path_filled(word, values), values) for word in argv]
+
+
+def _path_filled(word: str, values: dict[str, str]) -> str:
+    start, slash, rest = word.partition("/")
+    return f"{values[start]}/{rest}" if slash and start in values else word
 
 
 def _replaced(word: str, values: dict[str, str]) -> str:
@@ -89,6 +132,9 @@ class BuildPlan(Document):
     runtime: str
     steps: list[BuildStep]
     tools: dict[str, str] = Field(default={}, description="Program or library to version.")
+    places: dict[str, str] = Field(
+        default={}, description="Placeholder to its path on this machine; in no digest."
+    )
 
 
 class Annotations(Record):
@@ -103,8 +149,10 @@ class EngineManifest(Document):
     """``manifest.json`` of one engine directory, written last."""
 
     role: Role
+    stage: Stage = "engine"
     plan_digest: str
     settings: Settings
+    expected: Settings = {}
     argv: list[str]
     inputs: list[InputFile]
     tools: dict[str, str]

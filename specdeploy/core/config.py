@@ -57,7 +57,6 @@ LATER_METHODS: Final = (
 NOT_USED_YET: Final = (
     "target.gpus",
     "draft.gpus",
-    "runtime.container",
     "runtime.executor",
 )
 
@@ -102,6 +101,10 @@ class RuntimeSection(Section):
         default=None, description="Repository that the reference runtime imitates."
     )
     trtllm_version: str | None = Field(default=None, description='For example "1.2.0".')
+    trtllm_source: str | None = Field(
+        default=None,
+        description="Folder of TensorRT-LLM's sources, whose examples convert checkpoints.",
+    )
     container: str | None = Field(default=None, description="Image that has the tools.")
     executor: str | None = Field(default=None, description="How ranks are started.")
 

@@ -86,6 +86,10 @@ class TemplateKeys(Entry):
     text: list[str] = Field(description="In strings: unfilled means the default.")
 
 
+class MissingTensor(Entry):
+    """A tensor of ``tensorrt_llm`` at 0.19 that this release does not have."""
+
+
 class TemplateDefault(Entry):
     """What an unfilled template variable means, by ``model.variable``."""
 
@@ -196,6 +200,7 @@ class ReleaseProfile(Record):
     engine_methods: dict[str, EngineMethod]
     template_keys: dict[str, TemplateKeys]
     template_defaults: dict[str, TemplateDefault]
+    missing_tensors: dict[str, MissingTensor] = {}
     llm_methods: dict[str, LlmMethod]
     llm_sections: dict[str, LlmSection]
     draft_len_schedule: DraftLenSchedule

@@ -49,6 +49,9 @@ class RepositoryPlan(Record):
     absolute_paths: list[str] = Field(
         default=[], description="Paths outside the repository that its files name."
     )
+    server_paths: list[str] = Field(
+        default=[], description="Those of the server's own container, which is elsewhere."
+    )
     environment: dict[str, str] = Field(
         default={}, description="Variables that the server process needs (thread counts)."
     )

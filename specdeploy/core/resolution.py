@@ -44,7 +44,9 @@ class LoadedConfig(Record):
     def unused(self) -> list[str]:
         """Settings that were given and that nothing in this release acts on."""
         names = list(NOT_USED_YET)
-        if self.config.runtime.name != "reference":
+        if self.config.runtime.name == "reference":
+            names += ["runtime.container", "runtime.trtllm_source"]
+        else:
             names.append("runtime.shape")  # the others have one shape each
         return [
             key

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from specdeploy.runtimes.base import Runtime
+from specdeploy.runtimes.engine import EngineRuntime
+from specdeploy.runtimes.llmapi import LlmApiRuntime
 from specdeploy.runtimes.reference import ReferenceRuntime
 
 RUNTIMES: Final[Mapping[str, Runtime]] = {
-    runtime.name: runtime for runtime in (ReferenceRuntime(),)
+    runtime.name: runtime for runtime in (ReferenceRuntime(), EngineRuntime(), LlmApiRuntime())
 }

@@ -13,13 +13,12 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from specdeploy.core.build import Role
+from specdeploy.core.build import BuilderChange, Role
 from specdeploy.core.deployment import Deployment, ModelUse
 from specdeploy.core.record import Record
 from specdeploy.core.release_profile import BuildFlag, EngineMethod, ReleaseProfile, Scalar
 from specdeploy.errors import ConfigError
 from specdeploy.runtimes.engine_facts import (
-    BuilderChange,
     EngineFacts,
     Speculation,
     builder_changes,

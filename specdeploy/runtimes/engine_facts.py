@@ -11,7 +11,9 @@ from typing import Final
 
 from pydantic import Field
 
+from specdeploy.core.build import BuilderChange, Settings
 from specdeploy.core.deployment import ModelUse, ResolvedLimits
+from specdeploy.core.engine_config import config_mismatches
 from specdeploy.core.kv_cache import resolve_kv_dtype
 from specdeploy.core.record import Record
 from specdeploy.core.release_profile import ReleaseProfile
@@ -68,15 +70,6 @@ class EngineFacts(Record):
     tokens_per_block: int
     use_paged_context_fmha: bool
     use_fp8_context_fmha: bool
-
-
-class BuilderChange(Record):
-    """A size that ends up different from what the deployment says."""
-
-    setting: str
-    asked: int
-    becomes: int
-    reason: str
 
 
 class Speculation(Record):
@@ -146,21 +139,16 @@ def builder_changes(limits: ResolvedLimits, facts: EngineFacts) -> Iterator[Buil
         )
 
 
+def expected_config(facts: EngineFacts) -> Settings:
+    """Return what a built engine's config.json has to say, by dotted place."""
+    values = facts.model_dump()
+    values["speculative_decoding_mode"] = _MODES[facts.speculative_decoding_mode]
+    return {place: values[name] for name, place in _PLACES.items()}
+
+
 def config_differences(config: Mapping[str, object], expected: EngineFacts) -> Iterator[str]:
     """Yield what a built engine's config.json says otherwise than planned."""
-    for name, place in _PLACES.items():
-        wanted = getattr(expected, name)
-        if name == "speculative_decoding_mode":
-            wanted = _MODES[wanted]
-        found = _at(config, place)
-        if found != wanted:
-            yield f"{place} is {found!r}, planned was {wanted!r}"
-
-
-def _at(config: object, place: str) -> object:
-    for key in place.split("."):
-        config = config.get(key) if isinstance(config, Mapping) else None
-    return config
+    yield from config_mismatches(config, expected_config(expected))
 
 
 def _num_tokens(limits: ResolvedLimits, drafted: int) -> int:

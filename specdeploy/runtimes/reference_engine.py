@@ -101,7 +101,7 @@ def plan_engine_repository(deployment: Deployment, *, engines: EnginePaths) -> R
         streaming=True,
         draft_length=deployment.draft_length,
         renders=renders,
-        copies=[copy for model in models for copy in _copies(model)],
+        copies=[copy for model in models for copy in copies_of(model)],
         directories=["ensemble/1"] if "ensemble" in models else [],
         absolute_paths=[
             tokenizer,
@@ -116,23 +116,30 @@ def _entry_model(deployment: Deployment) -> str:
 
 
 def _renders(deployment: Deployment, engines: EnginePaths) -> Iterator[FileToRender]:
-    yield _preprocessing(deployment, engines)
+    yield preprocessing_file(deployment, _tokenizer_file(engines))
     yield _leaf(deployment, TARGET, engines.target, lean=False)
     draft = _draft_engine(deployment, engines)
     if draft:
         yield _leaf(deployment, DRAFT, draft, lean=True)
-    yield _postprocessing(deployment, engines)
-    yield (
-        _ensemble(deployment) if deployment.method == "none" else _speculative(deployment, engines)
-    )
+    yield postprocessing_file(deployment, _tokenizer_file(engines))
+    if deployment.method == "none":
+        yield _ensemble(deployment)
+    else:
+        yield speculative_file(
+            deployment,
+            _tokenizer_file(engines),
+            max_draft_length=MAX_DRAFT_LENGTH,
+            use_draft_logits=_equal_logits(deployment),
+        )
 
 
 def _draft_engine(deployment: Deployment, engines: EnginePaths) -> str | None:
     return engines.draft if deployment.method == "draft_target" else None
 
 
-def _preprocessing(deployment: Deployment, engines: EnginePaths) -> FileToRender:
-    return _model(
+def preprocessing_file(deployment: Deployment, tokenizer_file: str) -> FileToRender:
+    """Return the configuration of the model that encodes prompts."""
+    return model_file(
         "preprocessing",
         template="engine/preprocessing",
         contract=_without(
@@ -140,21 +147,22 @@ def _preprocessing(deployment: Deployment, engines: EnginePaths) -> FileToRender
         ),
         context={
             "max_batch_size": deployment.limits.max_batch_size,
-            "tokenizer_file": _tokenizer_file(engines),
+            "tokenizer_file": tokenizer_file,
             "add_special_tokens": True,
             "end_ids": _end_ids(deployment),
         },
     )
 
 
-def _postprocessing(deployment: Deployment, engines: EnginePaths) -> FileToRender:
-    return _model(
+def postprocessing_file(deployment: Deployment, tokenizer_file: str) -> FileToRender:
+    """Return the configuration of the model that decodes answers."""
+    return model_file(
         "postprocessing",
         template="engine/postprocessing",
         contract=with_extensions("postprocessing"),
         context={
             "max_batch_size": deployment.limits.max_batch_size,
-            "tokenizer_file": _tokenizer_file(engines),
+            "tokenizer_file": tokenizer_file,
             "skip_special_tokens": True,
         },
     )
@@ -163,7 +171,7 @@ def _postprocessing(deployment: Deployment, engines: EnginePaths) -> FileToRende
 def _leaf(deployment: Deployment, name: str, engine: str, *, lean: bool) -> FileToRender:
     streamed = deployment.method == "none"
     use = deployment.draft if name == DRAFT and deployment.draft else deployment.target
-    return _model(
+    return model_file(
         name,
         template="reference/tensorrt_llm",
         contract=with_extensions("tensorrt_llm"),
@@ -184,8 +192,15 @@ def _leaf(deployment: Deployment, name: str, engine: str, *, lean: bool) -> File
     )
 
 
-def _speculative(deployment: Deployment, engines: EnginePaths) -> FileToRender:
-    return _model(
+def speculative_file(
+    deployment: Deployment,
+    tokenizer_file: str,
+    *,
+    max_draft_length: int,
+    use_draft_logits: bool,
+) -> FileToRender:
+    """Return the configuration of the model that drafts and verifies."""
+    return model_file(
         "speculative",
         template="engine/speculative",
         contract=with_extensions("tensorrt_llm_bls"),
@@ -196,13 +211,13 @@ def _speculative(deployment: Deployment, engines: EnginePaths) -> FileToRender:
             "preprocessing_model": "preprocessing",
             "method": deployment.method,
             "draft_length": deployment.draft_length,
-            "max_draft_length": MAX_DRAFT_LENGTH,
-            "use_draft_logits": _equal_logits(deployment),
+            "max_draft_length": max_draft_length,
+            "use_draft_logits": use_draft_logits,
             "max_ngram_size": deployment.serving.max_ngram_size,
             "max_seq_len": deployment.limits.max_seq_len,
             "vocab_size": deployment.target.spec.vocab_size,
             "end_ids": _end_ids(deployment),
-            "tokenizer_file": _tokenizer_file(engines),
+            "tokenizer_file": tokenizer_file,
             "sampling": deployment.sampling.model_dump(),
         },
     )
@@ -210,7 +225,7 @@ def _speculative(deployment: Deployment, engines: EnginePaths) -> FileToRender:
 
 def _ensemble(deployment: Deployment) -> FileToRender:
     contract = with_extensions("ensemble")
-    return _model(
+    return model_file(
         "ensemble",
         template="engine/ensemble",
         contract=contract.only(inputs=_ENSEMBLE_INPUTS, outputs=_ENSEMBLE_OUTPUTS),
@@ -221,9 +236,10 @@ def _ensemble(deployment: Deployment) -> FileToRender:
     )
 
 
-def _model(
+def model_file(
     name: str, *, template: str, contract: ModelContract, context: dict[str, object]
 ) -> FileToRender:
+    """Return a model's configuration, its tensors as the contract has them."""
     tensors = {"inputs": _plain(contract.inputs), "outputs": _plain(contract.outputs)}
     return FileToRender(
         path=f"{name}/config.pbtxt",
@@ -241,7 +257,8 @@ def _without(model: str, names: set[str]) -> ModelContract:
     return contract.evolve(inputs=[t for t in contract.inputs if t.name not in names])
 
 
-def _copies(model: str) -> Iterator[FileToCopy]:
+def copies_of(model: str) -> Iterator[FileToCopy]:
+    """Yield the Python files of a model."""
     for source in _SOURCES.get(TARGET if model == DRAFT else model, ()):
         yield FileToCopy(path=f"{model}/1/{source.rsplit('/', 1)[-1]}", source=source)
 

@@ -23,10 +23,11 @@ from specdeploy.core.build import (
     filled_argv,
 )
 from specdeploy.core.deployment import Deployment, ModelUse
+from specdeploy.core.engine_config import config_mismatches
 from specdeploy.core.repository import FileEntry
 from specdeploy.errors import ArtifactError
 from specdeploy.runtimes.base import Runtime, StepInputs
-from specdeploy.workflows.explain import explain_engine
+from specdeploy.workflows.explain import explain_engine, places
 from specdeploy.workflows.package import (
     RenderedRepository,
     explain_rendered,
@@ -105,27 +106,30 @@ def _perform_steps(plan: BuildPlan, reports: list[StepReport], bench: Workbench)
     for step, report in zip(plan.steps, reports, strict=True):
         output = Path(report.output)
         if report.action == "reuse":
-            bench.reporter.artifact_reused(step.role, path=output)
+            bench.reporter.artifact_reused(step.title, path=output)
             continue
         for reason in report.reasons:
-            bench.reporter.note(f"{step.role} is stale: {reason.sentence}")
+            bench.reporter.note(f"{step.title} is stale: {reason.sentence}")
         _perform(step, plan, report, bench)
-        bench.reporter.artifact_built(step.role, path=output)
+        bench.reporter.artifact_built(step.title, path=output)
 
 
 def _perform(step: BuildStep, plan: BuildPlan, report: StepReport, bench: Workbench) -> None:
     started = bench.clock()
-    bench.reporter.stage_started(f"building the {step.role}")
+    bench.reporter.stage_started(f"building the {step.title}")
     with bench.store.staging(Path(report.output)) as staging:
-        argv = filled_argv(step.argv, python=bench.python, output=str(staging))
-        bench.runner.run(argv, log=bench.store.next_log(f"build-{step.role}"))
+        argv = filled_argv(step.argv, places(step, plan, bench, output=staging))
+        bench.runner.run(argv, log=bench.store.next_log(step.log_name))
         outputs = bench.artifacts.entries(staging, without=MANIFEST)
         _require_output(outputs, step)
+        _require_as_planned(staging, step, bench)
         _require_same_inputs(step, bench)
         manifest = EngineManifest(
             role=step.role,
+            stage=step.stage,
             plan_digest=report.plan_digest,
             settings=step.settings,
+            expected=step.expected,
             argv=step.argv,
             inputs=step.inputs,
             tools=plan.tools,
@@ -138,6 +142,22 @@ def _perform(step: BuildStep, plan: BuildPlan, report: StepReport, bench: Workbe
 def _require_output(outputs: list[FileEntry], step: BuildStep) -> None:
     if not outputs:
         raise ArtifactError(f"the {step.role}'s build command succeeded but wrote no file")
+    written = {entry.path for entry in outputs}
+    if missing := [name for name in step.files if name not in written]:
+        raise ArtifactError(
+            f"the command for the {step.title} succeeded but wrote no {', '.join(missing)}"
+        )
+
+
+def _require_as_planned(staging: Path, step: BuildStep, bench: Workbench) -> None:
+    if not step.expected:
+        return
+    mismatches = list(config_mismatches(bench.artifacts.read_config(staging), step.expected))
+    if mismatches:
+        raise ArtifactError(
+            f"the {step.title} is not as planned: {'; '.join(mismatches)}",
+            hint="the tools did other than TensorRT-LLM of this version does; its log says what",
+        )
 
 
 def _require_same_inputs(step: BuildStep, bench: Workbench) -> None:
@@ -158,7 +178,7 @@ def _require_built(reports: list[StepReport]) -> None:
     for report in reports:
         for reason in report.reasons:
             raise ArtifactError(
-                f"the {report.role} is not built: {reason.sentence}",
+                f"the {report.title} is not built: {reason.sentence}",
                 hint="`specdeploy build` without --only builds it",
             )
 
@@ -188,7 +208,7 @@ def _render(
 
 def _engine_paths(deployment: Deployment, steps: list[StepReport]) -> EnginePaths:
     """Return the built artifacts, or the checkpoint itself where no step builds one."""
-    built = {step.role: step.output for step in steps}
+    built = {step.role: step.output for step in steps if step.stage == "engine"}
     draft = deployment.draft.path if deployment.draft else None
     return EnginePaths(
         target=built.get("target", deployment.target.path), draft=built.get("draft", draft)

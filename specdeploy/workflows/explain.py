@@ -20,18 +20,35 @@ def explain_engine(step: BuildStep, plan: BuildPlan, bench: Workbench) -> StepRe
         action="build" if reasons else "reuse",
         plan_digest=digest,
         output=str(output),
-        command=filled_argv(step.argv, python=bench.python, output=str(output)),
+        command=filled_argv(step.argv, places(step, plan, bench, output=output)),
         inputs=step.inputs,
         reasons=reasons,
+        stage=step.stage,
+        log_name=step.log_name,
+        changes=step.changes,
+        notes=step.notes,
+        expected=step.expected,
+        disk_bytes=step.disk_bytes,
     )
+
+
+def places(step: BuildStep, plan: BuildPlan, bench: Workbench, *, output: Path) -> dict[str, str]:
+    """Return what the placeholders of a step's command stand for on this machine."""
+    known = {**plan.places, "python": bench.python, "workspace": str(bench.store.root)}
+    for other in plan.steps:
+        if other.stage == "checkpoint" and other.role == step.role:
+            digest = other.plan_digest(plan.tools)
+            known["checkpoint"] = str(bench.store.engine_directory(other.role, digest))
+    return {**known, "output": str(output)}
 
 
 def _reasons(step: BuildStep, plan: BuildPlan, output: Path, bench: Workbench) -> list[Reason]:
     if bench.artifacts.exists(str(output)):
         return _damage(step.plan_digest(plan.tools), output, bench)
-    previous = next(iter(bench.store.manifests(step.role)), None)
+    made = bench.store.manifests(step.role)
+    previous = next((manifest for manifest in made if manifest.stage == step.stage), None)
     changes = explain_step(step, plan.tools, previous)
-    return changes or [Reason(what=f"the {step.role} is not where it belongs")]
+    return changes or [Reason(what=f"the {step.title} is not where it belongs")]
 
 
 def _damage(digest: str, output: Path, bench: Workbench) -> list[Reason]:

@@ -175,6 +175,13 @@ class Artifacts(Protocol):
             ArtifactError: a file cannot be read.
         """
 
+    def read_config(self, directory: Path) -> Mapping[str, object]:
+        """Return the content of an engine's config.json.
+
+        Raises:
+            ArtifactError: it is missing, or no JSON object.
+        """
+
     def exists(self, path: str) -> bool:
         """Tell whether there is something at an absolute path."""
 

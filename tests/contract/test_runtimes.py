@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 import pytest
-from engine_plans import a_deployment, rendered
+from engine_plans import a_deployment, a_trtllm_deployment, rendered
 
 from specdeploy.adapters.templates import template_root
 from specdeploy.adapters.triton_config import parse_model_config
@@ -35,7 +35,8 @@ def plannable() -> Iterator[tuple[str, Shape, Method]]:
 def case(request: pytest.FixtureRequest) -> tuple[Runtime, Deployment]:
     name, shape, method = request.param
     runtime = RUNTIMES[name]
-    deployment = a_deployment(method=method, shape=shape, runtime=name)
+    make = a_trtllm_deployment if runtime.capabilities.needs_gpu else a_deployment
+    deployment = make(method=method, shape=shape).evolve(runtime=name)
     return runtime, deployment
 
 

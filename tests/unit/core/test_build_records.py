@@ -57,7 +57,7 @@ def test_where_the_sources_lie_and_their_order_do_not_change_the_digest() -> Non
 
 def test_placeholders_are_filled_as_whole_words_only() -> None:
     argv = ["{python}", "-x={output}", "{output}", "/a{output}b", "--p=/q/{python}"]
-    filled = filled_argv(argv, python="py", output="out")
+    filled = filled_argv(argv, {"python": "py", "output": "out"})
     assert filled == ["py", "-x=out", "out", "/a{output}b", "--p=/q/{python}"]
 
 

@@ -32,6 +32,7 @@ from specdeploy.workflows.tuning_question import (
     number_or_none,
     open_settings,
     read_acceptances,
+    settings_to_write,
 )
 
 # TensorRT engines are driven by Triton's models, which read no schedule.
@@ -100,7 +101,15 @@ def tune_pair(request: TuneRequest, *, tools: TuneTools) -> TuningReport:
         constants=_constants(request, tools),
         allow_lossy=loaded.config.allow_lossy,
     )
-    return _with_enough_gpus(question, _said(request, acceptances, gpus, tools), gpus)
+    report = _with_enough_gpus(question, _said(request, acceptances, gpus, tools), gpus)
+    left = list(settings_to_write(report.choice, loaded, {"target": target, **drafts}))
+    if not left:
+        return report
+    told = (
+        "a build takes draft length and sizes from tuning.json; write the rest into the file: "
+        f"{', '.join(left)}"
+    )
+    return report.evolve(warnings=[*report.warnings, told])
 
 
 def keep(

@@ -9,15 +9,17 @@ from typing import Final
 
 from specdeploy.core.acceptance import AcceptanceProfile, MixedCurve, given_profile, mix
 from specdeploy.core.acceptance_presets import PREFIX, preset_profile
-from specdeploy.core.config import CategoryMix
+from specdeploy.core.config import CategoryMix, ModelSection
 from specdeploy.core.devices import Machine, planning_gpus
 from specdeploy.core.hardware import GpuSpec, find_gpu
+from specdeploy.core.kv_cache import resolve_kv_dtype
 from specdeploy.core.memory import GpuMemory
 from specdeploy.core.models import ModelSpec
 from specdeploy.core.nearest import did_you_mean
 from specdeploy.core.precision import AUTO
 from specdeploy.core.resolution import LoadedConfig
 from specdeploy.core.tuner.question import Candidate, Fixed
+from specdeploy.core.tuning import ChosenPoint
 from specdeploy.errors import ConfigError
 from specdeploy.units import MIB
 from specdeploy.workflows.tuning_ports import TuningFiles
@@ -180,6 +182,42 @@ def open_settings(loaded: LoadedConfig) -> Iterator[str]:
     """Yield what a search leaves to the checkpoint or takes from a default."""
     if not _was_given(loaded, "objective"):
         yield "objective latency (objective is not set)"
+
+
+def settings_to_write(
+    choice: ChosenPoint, loaded: LoadedConfig, models: Mapping[str, ModelSpec]
+) -> Iterator[str]:
+    """Yield the settings of the choice that the file says otherwise, and no build takes over.
+
+    Args:
+        choice: What was chosen.
+        loaded: The settings.
+        models: The target as ``target``, and every draft by its name.
+    """
+    config = loaded.config
+    target, draft = config.target, config.draft
+    yield from _differing(
+        "target", target, models["target"], choice.target_tp, choice.target_kv_dtype
+    )
+    if choice.draft_length == 0:
+        return
+    if choice.method != config.method:
+        yield f"method: {choice.method}"
+    if choice.draft is None or draft is None or choice.draft_tp is None:
+        return
+    if Path(draft.path).name != choice.draft:
+        yield f"draft.path: the one called {choice.draft}"
+    spec = models[choice.draft]
+    yield from _differing("draft", draft, spec, choice.draft_tp, choice.draft_kv_dtype)
+
+
+def _differing(
+    role: str, section: ModelSection, spec: ModelSpec, tp: int, kv_dtype: str | None
+) -> Iterator[str]:
+    if section.tp != tp:
+        yield f"{role}.tp: {tp}"
+    if resolve_kv_dtype(section.kv_dtype, spec) != kv_dtype:
+        yield f"{role}.kv_dtype: {kv_dtype}"
 
 
 def _known(name: str, total_bytes: int, sm: int | None) -> GpuSpec:

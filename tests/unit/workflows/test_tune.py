@@ -268,6 +268,25 @@ def test_a_limit_of_the_time_per_token_is_explained(folder: Path) -> None:
     assert any("TPOT p95" in said for said in report.assumptions)
 
 
+def test_what_no_build_takes_over_is_told(folder: Path) -> None:
+    text = f"{PAIR}hardware: {{gpu: h200, count: 4}}\n"
+    warned = tuned(folder, text, acceptance=("0.7",)).warnings[-1]
+    assert "write the rest into the file: target.tp: 4, " in warned
+    assert "draft.kv_dtype: fp8" in warned
+    assert "method" not in warned
+    other = tuned(folder, ONE, acceptance=("e=0.9",), drafts=(str(folder / "e"),))
+    assert "draft.path: the one called e" in other.warnings[-1]
+    lookup = tuned(folder, ONE, acceptance=("ngram=0.9",))
+    assert "write the rest into the file: method: ngram" in lookup.warnings[-1]
+
+
+def test_a_choice_that_the_file_says_already_needs_nothing_written(folder: Path) -> None:
+    text = ONE.replace("path: d", "path: d, kv_dtype: fp8")
+    assert tuned(folder, text, acceptance=("0.7",)).warnings == []
+    off = tuned(folder, ONE, acceptance=("0.0",))
+    assert (off.verdict, off.warnings) == ("off", [])
+
+
 def test_the_report_is_written_whole_with_its_plots(folder: Path) -> None:
     report = tuned(folder, ONE, acceptance=("0.7",))
     workspace = folder / "new" / "workspace"

@@ -18,6 +18,7 @@ from typing import IO, Final, final
 
 from specdeploy.errors import CommandFailedError, ConfigError, MissingToolError
 from specdeploy.events import Reporter
+from specdeploy.failure import undone_on_failure
 
 TAIL_LINES: Final = 20
 LINE_BYTES: Final = 1 << 16
@@ -71,12 +72,9 @@ class LocalRunner:
         self, argv: Sequence[str], log: IO[bytes], environment: Mapping[str, str] | None
     ) -> tuple[int, str]:
         process = self._start(argv, log, environment)
-        try:
+        with undone_on_failure(lambda: _end_group(process)):
             tail = self._copy_output(process, log)
             status = process.wait()
-        except BaseException:
-            _end_group(process)
-            raise
         # What the command left in the background could still write.
         _signal_group(process, signal.SIGKILL)
         return status, "\n".join(tail)

@@ -21,6 +21,7 @@ from specdeploy.core.server_log import (
 from specdeploy.core.serving import LaunchSpec, ServerRecord
 from specdeploy.errors import ArtifactError, ServerError
 from specdeploy.events import Reporter
+from specdeploy.failure import undone_on_failure
 from specdeploy.workflows.ports import Artifacts
 from specdeploy.workflows.server_ports import (
     Clock,
@@ -141,16 +142,13 @@ def serve(spec: LaunchSpec, tools: ServeTools, *, on_ready: Callable[[ServerReco
     with tools.records.lock():
         _refuse_second(tools)
         server = start(spec, tools)
-        try:
+        with undone_on_failure(lambda: _abandon(server, tools)):
             ready = server.record.evolve(state="ready")
             tools.records.write(ready)
             on_ready(ready)
             if spec.outlives_us:
                 return
             watch(server, tools)
-        except BaseException:
-            _abandon(server, tools)
-            raise
         finish(server, tools)
 
 
@@ -217,16 +215,13 @@ def _refuse_second(tools: ServeTools) -> None:
 def _start_once(spec: LaunchSpec, tools: ServeTools) -> RunningServer:
     log = tools.records.next_log()
     server = tools.launcher.launch(spec, log=log)
-    try:
+    with undone_on_failure(lambda: _abandon(server, tools)):
         tools.records.write(server.record)
         tools.reporter.note(f"tritonserver (pid {server.record.pid}) writes to {log}")
         deadline = tools.clock.now() + spec.startup_timeout_s
         _await_ready(server, tools, limit_s=spec.startup_timeout_s)
         _require_answer(server, tools, deadline=deadline)
         server.lost_models()
-    except BaseException:
-        _abandon(server, tools)
-        raise
     return server
 
 

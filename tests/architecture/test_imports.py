@@ -15,8 +15,8 @@ MAY_IMPORT = {
     "core": {"core"},
     "releases": {"core", "releases"},
     "runtimes": {"runtimes", "releases", "core"},
-    "workflows": {"workflows", "runtimes", "core", "events"},
-    "adapters": {"adapters", "core", "events"},
+    "workflows": {"workflows", "runtimes", "core", "events", "failure"},
+    "adapters": {"adapters", "core", "events", "failure"},
     "client": {"adapters", "core", "client"},
     "schemas": {"core", "runtimes", "workflows"},
     "wiring": {"adapters", "workflows", "core", "events", "client"},
@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "errors": set(),
     "units": set(),
     "events": set(),
+    "failure": set(),
     "__init__": set(),
     "__main__": {"cli"},
 }

@@ -116,7 +116,7 @@ class EngineHandle:
     @staticmethod
     def _need(known: bool, what: str) -> None:  # noqa: FBT001 - reads as a sentence
         if not known:
-            raise MissingDataError(f"perf database error: {what}\nsecond line")
+            raise MissingDataError(f"perf database error: {what} at /site/{what}\nsecond line")
 
 
 def resolve_query_version(system: str, backend: str, version: str) -> str:

@@ -38,12 +38,12 @@ _SYSTEMS: Final = {
     "b300-sxm": "b300_sxm",
     "rtx-pro-6000": "rtx_pro_6000_server",
 }
-# Our precisions -> the package's modes of matrix products and of experts.
-_WEIGHT_MODES: Final = {
+# Our precisions -> the package's modes of matrix products and of experts, None where it has none.
+_WEIGHT_MODES: Final[Mapping[str, tuple[str, str | None]]] = {
     "bf16": ("bfloat16", "bfloat16"),
     "fp16": ("bfloat16", "bfloat16"),
     "fp8": ("fp8_static", "fp8"),
-    "int8_wo": ("int8_wo", "int8_wo"),
+    "int8_wo": ("int8_wo", None),
     "int4_wo": ("int4_wo", "int4_wo"),
     "int4_awq": ("int4_wo", "int4_wo"),
     "nvfp4": ("nvfp4", "nvfp4"),
@@ -130,7 +130,8 @@ def _try(
         return _table_of(engine, origin=_origin(system))
     except Exception as error:  # noqa: BLE001 - of any kind: what it does not know or has not timed
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        return NotMeasured(f"{lines[0]:.200}")
+        # Where the package's files lie helps nobody.
+        return NotMeasured(f"{lines[0].partition(' at /')[0]:.200}")
 
 
 def _origin(system: str) -> str:
@@ -163,9 +164,12 @@ def _candidates(model: ServedModel, gpu: GpuSpec) -> Iterator[dict[str, str | in
 
 
 def _layouts(model: ServedModel) -> Iterable[tuple[int, int]]:
+    return dict.fromkeys([(model.tp, 1), (1, model.tp)]) if _is_routed(model) else [(1, 1)]
+
+
+def _is_routed(model: ServedModel) -> bool:
     parts = model.spec.breakdown
-    routed = parts is not None and parts.experts > 0
-    return dict.fromkeys([(model.tp, 1), (1, model.tp)]) if routed else [(1, 1)]
+    return parts is not None and parts.experts > 0
 
 
 def _weight_modes(model: ServedModel, gpu: GpuSpec) -> dict[str, str] | None:
@@ -174,10 +178,12 @@ def _weight_modes(model: ServedModel, gpu: GpuSpec) -> dict[str, str] | None:
     if stored is not None and stored.method == name:
         blackwell = name == _MXFP4 and gpu.sm >= _BLACKWELL
         return {"moe_quant_mode": _MXFP4_ON_BLACKWELL} if blackwell else {}
-    if name not in _WEIGHT_MODES:
+    products, experts = _WEIGHT_MODES.get(name, (None, None))
+    if products is None:
         return None
-    products, experts = _WEIGHT_MODES[name]
-    return {"gemm_quant_mode": products, "moe_quant_mode": experts}
+    if not _is_routed(model):
+        return {"gemm_quant_mode": products}
+    return None if experts is None else {"gemm_quant_mode": products, "moe_quant_mode": experts}
 
 
 def _table_of(engine: EngineHandle, *, origin: str) -> MeasuredTable:

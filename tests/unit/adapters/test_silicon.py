@@ -93,8 +93,24 @@ def test_weights_are_asked_for_in_their_precision(
     precision: str, gemm: str, moe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timed = install_package(monkeypatch)
-    table_of(ask(tmp_path, precision=precision))
+    table_of(ask(tmp_path, model_named(MIXTRAL), precision=precision))
     assert (timed.compiled[0]["gemm"], timed.compiled[0]["moe"]) == (gemm, moe)
+
+
+def test_a_dense_model_is_asked_for_without_experts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed = install_package(monkeypatch)
+    table_of(ask(tmp_path, precision="int8"))
+    assert (timed.compiled[0]["gemm"], timed.compiled[0]["moe"]) == ("int8_wo", None)
+
+
+def test_experts_in_a_format_that_the_package_lacks_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_package(monkeypatch)
+    told = reason_of(ask(tmp_path, model_named(MIXTRAL), precision="int8"))
+    assert told == "no kernels were timed in int8_wo with a bf16 cache"
 
 
 def test_a_quantized_checkpoint_is_read_by_the_package_itself(

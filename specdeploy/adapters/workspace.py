@@ -20,6 +20,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -156,6 +157,15 @@ class Workspace:
             ConfigError: the folder cannot be made.
         """
         return next_log(self._root / "logs", name)
+
+    def free_bytes(self) -> int:
+        """Return the room that is left on the workspace's disk; the folder must exist.
+
+        Raises:
+            ConfigError: the system does not tell.
+        """
+        with explained(self._root):
+            return shutil.disk_usage(self._root).free
 
     def manifests(self, role: Role) -> list[EngineManifest]:
         """Return the readable manifests of a role, newest first."""

@@ -7,6 +7,7 @@ from typing import Final, final
 from specdeploy.core.build import BuildPlan, BuildStep, EnginePaths, InputFile, Role
 from specdeploy.core.deployment import Deployment, ModelUse
 from specdeploy.core.models import PRECISION_OF_DTYPE
+from specdeploy.core.precision import find_precision, weight_bytes
 from specdeploy.core.repository import RepositoryPlan
 from specdeploy.runtimes.base import Capabilities, StepInputs
 from specdeploy.runtimes.reference_engine import plan_engine_repository
@@ -53,4 +54,10 @@ class ReferenceRuntime:
 def _step(role: Role, use: ModelUse, files: list[InputFile]) -> BuildStep:
     argv = ["{python}", "-m", _CONVERTER, "--checkpoint-dir", use.path]
     argv += ["--output-dir", "{output}", "--dtype", use.precision]
-    return BuildStep(role=role, argv=argv, inputs=files, settings={"dtype": use.precision})
+    return BuildStep(
+        role=role,
+        argv=argv,
+        inputs=files,
+        settings={"dtype": use.precision},
+        disk_bytes=weight_bytes(use.spec, find_precision(use.precision)),
+    )

@@ -34,6 +34,7 @@ from specdeploy.workflows.package import (
     render_repository,
     write_repository,
 )
+from specdeploy.workflows.space import require_space
 from specdeploy.workflows.workbench import Workbench
 
 Part = Literal["engines", "repository"]
@@ -94,6 +95,7 @@ def build(request: BuildRequest, bench: Workbench) -> BuildReport:
             if request.only == "repository":
                 _require_built(steps)
             else:
+                require_space(steps, bench.store)
                 _perform_steps(plan, steps, bench)
         finally:
             bench.hasher.save()

@@ -210,6 +210,9 @@ class Store(Protocol):
     def repository_directory(self, digest: str) -> Path:
         """Return where a rendered repository belongs."""
 
+    def free_bytes(self) -> int:
+        """Return the room that is left on the workspace's disk."""
+
     def manifests(self, role: Role) -> list[EngineManifest]:
         """Return the readable manifests of a role, newest first."""
 

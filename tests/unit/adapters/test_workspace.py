@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -111,6 +112,11 @@ def test_a_killed_writer_holds_nothing(tmp_path: Path) -> None:
         holder.wait()
         with a_workspace(tmp_path).lock():
             assert (tmp_path / "build.lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_the_room_on_the_disk_is_told(tmp_path: Path) -> None:
+    free = a_workspace(tmp_path).free_bytes()
+    assert 0 < free <= shutil.disk_usage(tmp_path).total
 
 
 def test_missing_parents_are_made(tmp_path: Path) -> None:

@@ -32,6 +32,12 @@ def test_one_conversion_per_model_of_the_pair() -> None:
     assert plan.tools == INPUTS.tools
 
 
+def test_a_conversion_takes_the_room_of_the_weights_as_served() -> None:
+    for precision, size in (("bf16", 2), ("fp32", 4)):
+        plan = ReferenceRuntime().plan_build(a_deployment(precision=precision), inputs=INPUTS)
+        assert [step.disk_bytes for step in plan.steps] == [size, size]  # of one parameter
+
+
 def test_no_draft_is_converted_for_a_method_without_one() -> None:
     for method in ("ngram", "none"):
         plan = ReferenceRuntime().plan_build(a_deployment(method=method), inputs=INPUTS)

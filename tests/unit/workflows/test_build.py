@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from build_support import FakeRuntime, Setup
@@ -14,6 +16,8 @@ from specdeploy.core.artifacts import BuildReport
 from specdeploy.core.deployment import Deployment
 from specdeploy.errors import ArtifactError, CommandFailedError, ConfigError
 from specdeploy.workflows.build import BuildRequest, Part, build, preview
+from specdeploy.workflows.ports import Store
+from specdeploy.workflows.workbench import Workbench
 
 
 @pytest.fixture
@@ -84,6 +88,39 @@ def test_a_second_build_runs_nothing(setup: Setup) -> None:
     assert set(actions(built(setup)).values()) == {"reuse"}
     assert setup.runner.commands == []
     assert everything_below(setup.workspace) == before
+
+
+class FullDisk:
+    """A workspace whose disk has little room left."""
+
+    def __init__(self, store: Store, *, free: int) -> None:
+        self._store, self._free = store, free
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def free_bytes(self) -> int:
+        return self._free
+
+
+def nearly_full(setup: Setup, *, free: int) -> Workbench:
+    bench = setup.bench()
+    return replace(bench, store=cast("Store", FullDisk(bench.store, free=free)))
+
+
+def test_a_build_that_does_not_fit_is_refused_with_the_numbers(setup: Setup) -> None:
+    # A quarter of 18 + 17 bytes and of 17 + 16.
+    with pytest.raises(ConfigError, match=r"writes 16 B or more, and 15 B are free") as caught:
+        build(request(setup), nearly_full(setup, free=15))
+    assert "make room" in (caught.value.hint or "")
+    assert setup.runner.commands == []
+    done = actions(build(request(setup), nearly_full(setup, free=16)))
+    assert set(done.values()) == {"build", "render"}
+
+
+def test_what_is_reused_needs_no_room(setup: Setup) -> None:
+    built(setup)
+    assert set(actions(build(request(setup), nearly_full(setup, free=0))).values()) == {"reuse"}
 
 
 def test_another_draft_keeps_the_target(setup: Setup) -> None:

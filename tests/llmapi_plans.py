@@ -7,19 +7,20 @@ from llmapi_support import a_deployment
 from releases import profile_for
 
 from specdeploy.core.deployment import Deployment, LlmApiSettings, TunedServing
+from specdeploy.core.hardware import find_gpu
 from specdeploy.core.models import KvLayers, KvWidth, QuantizationSpec
-from specdeploy.core.releases import DecidedVersion
+from specdeploy.core.releases import DecidedVersion, Release
 from specdeploy.core.schedule import ScheduleTier
 from specdeploy.errors import ConfigError
 from specdeploy.runtimes.llmapi_config import LlmPlan, plan_llm
-from specdeploy.runtimes.llmapi_question import LlmQuestion, LlmRelease, Speculation, question
+from specdeploy.runtimes.llmapi_question import LlmQuestion, Speculation, question
 
 
-def a_release(version: str, *, sm: int | None = 90) -> LlmRelease:
-    """A release that the settings name, on a Hopper GPU."""
+def a_release(version: str) -> Release:
+    """A release that the settings name."""
     profile = profile_for(version)
     decided = DecidedVersion(version=version, decided_by="config", profile=profile.name)
-    return LlmRelease(decided, profile, sm)
+    return Release(decided=decided, profile=profile)
 
 
 def served(**changes: object) -> Deployment:
@@ -71,11 +72,11 @@ def asked_of(
     sm: int | None = 90,
 ) -> LlmQuestion:
     """Ask a release; a method that loads nothing has no draft."""
-    pair = deployment or served()
+    pair = (deployment or served()).evolve(gpu=find_gpu(f"custom:80000:{sm / 10}") if sm else None)
     loads = method in {"draft_target", "eagle3", "pard", "dflash"}
     draft = "/models/draft" if loads else None
     spec = Speculation(method, pair.draft_length, draft) if method else None
-    return question(pair, a_release(version, sm=sm), "/models/target", spec)
+    return question(pair, a_release(version), "/models/target", spec)
 
 
 def planned(

@@ -79,7 +79,12 @@ class LocalConfigFiles:
             raise ConfigError(f"{path}: {key}: {first['msg']}") from None
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path} is not JSON: {error}") from None
-        return TuningFile(path=str(path), choice=tuning.choice, content_digest=digest_json(content))
+        return TuningFile(
+            path=str(path),
+            choice=tuning.choice,
+            serving=tuning.serving,
+            content_digest=digest_json(content),
+        )
 
 
 def read_text(path: Path) -> str:

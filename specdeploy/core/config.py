@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from specdeploy.core.deployment import SamplingDefaults, ServingSettings
+from specdeploy.core.deployment import LlmApiSettings, SamplingDefaults, ServingSettings
 from specdeploy.core.precision import AUTO
 from specdeploy.core.record import Document, Record
 from specdeploy.core.repository import Method, Shape
@@ -197,6 +197,7 @@ class Config(Document):
         default=False, description="Let Python code inside the checkpoints run."
     )
     serving: ServingSettings = ServingSettings()
+    llmapi: LlmApiSettings = LlmApiSettings()
     workspace: str = Field(
         default=WORKSPACE_NAME, min_length=1, description="Folder for everything that is made."
     )

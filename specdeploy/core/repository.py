@@ -55,6 +55,14 @@ class RepositoryPlan(Record):
     environment: dict[str, str] = Field(
         default={}, description="Variables that the server process needs (thread counts)."
     )
+    notes: list[str] = Field(default=[], description="What to know of the files, in words.")
+    lossy: list[str] = Field(
+        default=[], description="Settings with which answers are not the target's own."
+    )
+    serve_command: list[str] = Field(
+        default=[],
+        description="Serves the same without Triton; {repository} is where the files lie.",
+    )
 
 
 class FileEntry(Record):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from specdeploy.core.config import NOT_USED_YET, Config, ModelSection
-from specdeploy.core.deployment import Deployment, ModelUse, ResolvedLimits
+from specdeploy.core.deployment import Deployment, ModelUse, ResolvedLimits, TunedServing
 from specdeploy.core.models import PRECISION_OF_DTYPE, ModelSpec
 from specdeploy.core.precision import AUTO
 from specdeploy.core.record import Record
@@ -48,6 +49,8 @@ class LoadedConfig(Record):
             names += ["runtime.container", "runtime.trtllm_source"]
         else:
             names.append("runtime.shape")  # the others have one shape each
+        if self.config.runtime.name != "llmapi":
+            names.append("llmapi")
         return [
             key
             for key in self.sources
@@ -149,6 +152,8 @@ def plan_deployment(loaded: LoadedConfig, *, target: Located, draft: Located | N
         ),
         sampling=config.sampling,
         serving=config.serving,
+        llmapi=config.llmapi,
+        tuned=_tuned_serving(loaded, decided),
         allow_lossy=config.allow_lossy,
         trust_remote_code=config.trust_remote_code,
         tuning_digest=loaded.tuning.content_digest if loaded.tuning and tuned else None,
@@ -193,6 +198,16 @@ def _given(loaded: LoadedConfig, key: str) -> Decided | None:
     if tuning and chosen is not None:
         return Decided(chosen, Source(kind="tuning", name=tuning.path))
     return None
+
+
+def _tuned_serving(loaded: LoadedConfig, decided: Mapping[str, Decided]) -> TunedServing:
+    """Return what tuning decided beside its numbers; a pool is for these very numbers only."""
+    tuning = loaded.tuning
+    if tuning is None:
+        return TunedServing()
+    numbers = {key.rpartition(".")[2]: number.value for key, number in decided.items()}
+    same = all(getattr(tuning.choice, name) == value for name, value in numbers.items())
+    return tuning.serving if same else tuning.serving.evolve(kv_fraction=None)
 
 
 def _require_room(length: Decided, usable: Decided, context: Context) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Final, Literal
 
 from pydantic import ConfigDict, Field
 
 from specdeploy.core.config import Objective
-from specdeploy.core.memory_records import MemoryPlan
+from specdeploy.core.deployment import TunedServing
+from specdeploy.core.memory_records import LoadOrder, MemoryPlan
 from specdeploy.core.record import Document, Record
 from specdeploy.core.repository import Method, Shape
-from specdeploy.core.schedule import DraftLengthSchedule
+from specdeploy.core.schedule import DraftLengthSchedule, ScheduleTier
+
+# Engines refuse 1, and what else runs on the GPU needs a little.
+LARGEST_FRACTION: Final = 0.95
 
 
 class TuningChoice(Record):
@@ -27,12 +32,76 @@ class TuningChoice(Record):
     max_seq_len: int | None = Field(default=None, ge=1)
 
 
+class TunedPool(Record):
+    """The KV pool of one model, as far as a build reads it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    bytes_per_token: int = Field(ge=0)
+    max_tokens_in_paged_kv_cache: int = Field(ge=0)
+    kv_cache_free_gpu_mem_fraction: float = Field(ge=0, le=1)
+
+    @property
+    def size_bytes(self) -> int:
+        """What the pool takes on one GPU."""
+        return self.bytes_per_token * self.max_tokens_in_paged_kv_cache
+
+    @property
+    def free_bytes(self) -> float:
+        """What is free when its model has loaded; 0 where no pool was planned."""
+        share = self.kv_cache_free_gpu_mem_fraction
+        return self.size_bytes / share if share else 0.0
+
+
+class TunedMemory(Record):
+    """The memory plan, as far as a build reads it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    load_order: LoadOrder
+    target: TunedPool
+    draft: TunedPool | None = None
+
+    @property
+    def shared_fraction(self) -> float:
+        """The share of free memory that holds both pools, when both models have loaded.
+
+        The plan's own fractions are of what is free when each model loads: the last one's is
+        free beside the other's pool.
+        """
+        if self.draft is None:
+            return self.target.kv_cache_free_gpu_mem_fraction
+        pools = (self.draft, self.target)
+        other, last = pools if self.load_order == "draft_first" else pools[::-1]
+        free = last.free_bytes + other.size_bytes
+        share = (last.size_bytes + other.size_bytes) / free if free else 0.0
+        return min(LARGEST_FRACTION, math.ceil(round(share * 100, 6)) / 100)
+
+
+class TunedSchedule(Record):
+    """The schedule, as far as a build reads it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    tiers: list[ScheduleTier] = Field(min_length=1)
+
+
 class Tuning(Document):
     """``tuning.json``, as far as a build reads it."""
 
     model_config = ConfigDict(extra="ignore")
 
     choice: TuningChoice
+    schedule: TunedSchedule | None = None
+    memory: TunedMemory | None = None
+
+    @property
+    def serving(self) -> TunedServing:
+        """What it decides beside the numbers that have a setting of their own."""
+        return TunedServing(
+            tiers=self.schedule.tiers if self.schedule else [],
+            kv_fraction=(self.memory.shared_fraction or None) if self.memory else None,
+        )
 
 
 class TuningFile(Record):
@@ -41,6 +110,7 @@ class TuningFile(Record):
     path: str
     content_digest: str = Field(description="SHA-256 of the whole file's JSON in canonical form.")
     choice: TuningChoice
+    serving: TunedServing = TunedServing()
 
 
 class Predicted(Record):

@@ -7,7 +7,7 @@ from typing import Final
 
 from specdeploy.core.deployment import Deployment
 from specdeploy.core.release_profile import LlmMethod, ReleaseProfile
-from specdeploy.core.releases import DecidedVersion
+from specdeploy.core.releases import Release
 from specdeploy.errors import ConfigError
 
 # Their heads or models are files of their own.
@@ -37,21 +37,6 @@ class Speculation:
 
 
 @dataclass(frozen=True, slots=True)
-class LlmRelease:
-    """What the arguments are made for.
-
-    Attributes:
-        decided: The version, and who named it.
-        profile: What is known of it.
-        sm: Compute capability of the GPUs x 10; None: not named, and not checked.
-    """
-
-    decided: DecidedVersion
-    profile: ReleaseProfile
-    sm: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class LlmQuestion:
     """Everything that decides the arguments of ``LLM``.
 
@@ -61,7 +46,7 @@ class LlmQuestion:
     """
 
     deployment: Deployment
-    release: LlmRelease
+    release: Release
     target: str
     speculation: Speculation | None = None
 
@@ -78,7 +63,7 @@ class LlmQuestion:
     @property
     def sm(self) -> int | None:
         """Return the GPU's compute capability x 10; None where it is not named."""
-        return self.release.sm
+        return self.deployment.gpu.sm if self.deployment.gpu else None
 
     @property
     def method(self) -> LlmMethod | None:
@@ -99,7 +84,7 @@ class LlmQuestion:
 
 def question(
     deployment: Deployment,
-    release: LlmRelease,
+    release: Release,
     target: str,
     speculation: Speculation | None = None,
 ) -> LlmQuestion:

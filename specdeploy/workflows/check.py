@@ -14,7 +14,7 @@ from specdeploy.core.compat import (
     Side,
     check_pair,
 )
-from specdeploy.core.config import METHODS, ModelSection
+from specdeploy.core.config import ModelSection
 from specdeploy.core.hardware import GpuSpec, find_gpu
 from specdeploy.core.resolution import LoadedConfig, decide
 from specdeploy.errors import CheckpointError, ConfigError
@@ -125,8 +125,6 @@ def _runtime(loaded: LoadedConfig) -> RuntimeFacts | None:
     if not _names_runtime(loaded):
         return None
     name = loaded.config.runtime.name
-    if name not in RUNTIMES:  # TensorRT-LLM's: what they serve is known, how is not yet
-        return RuntimeFacts(name=name, methods=list(METHODS))
     can = RUNTIMES[name].capabilities
     return RuntimeFacts(
         name=name,

@@ -32,7 +32,6 @@ from specdeploy.core.settings import (
 from specdeploy.core.tuning import TuningFile
 from specdeploy.errors import CheckpointError, ConfigError
 from specdeploy.runtimes import RUNTIMES
-from specdeploy.runtimes.base import Runtime
 from specdeploy.runtimes.fit import require_fit
 from specdeploy.workflows.ports import CheckpointReader, ConfigFiles, HubResolver
 
@@ -136,23 +135,11 @@ def resolve_deployment(
         ConfigError: a setting does not fit this release, the checkpoints or another setting.
         CheckpointError: a checkpoint cannot be read.
     """
-    runtime = _runtime(loaded)
+    runtime = RUNTIMES[loaded.config.runtime.name]
     target, draft = read_pair(loaded, checkpoints=checkpoints, hub=hub)
     deployment = plan_deployment(loaded, target=target, draft=draft)
     require_fit(deployment, runtime.capabilities)
     return deployment
-
-
-def _runtime(loaded: LoadedConfig) -> Runtime:
-    name = loaded.config.runtime.name
-    if name in RUNTIMES:
-        return RUNTIMES[name]
-    raise ConfigError(
-        f"runtime.name is {name} ({loaded.source('runtime.name')}), and the TensorRT-LLM "
-        "runtimes are not in this release",
-        hint=f"the reference runtime serves the same repository: "
-        f"runtime: {{name: reference, shape: {name}}}",
-    )
 
 
 def _read_file(

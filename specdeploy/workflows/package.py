@@ -28,7 +28,7 @@ class RenderedRepository:
 
     record: ModelRepository
     contents: Mapping[str, bytes]
-    directories: tuple[str, ...]
+    plan: RepositoryPlan
 
 
 def render_repository(
@@ -59,21 +59,25 @@ def render_repository(
     return RenderedRepository(
         record=_record(plan, contents, runtime=runtime.name, tuning=deployment.tuning_digest),
         contents=contents,
-        directories=tuple(plan.directories),
+        plan=plan,
     )
 
 
 def explain_rendered(rendered: RenderedRepository, bench: Workbench) -> RepositoryReport:
     """Return what a build has to do about the repository, and why."""
-    record = rendered.record
+    record, plan = rendered.record, rendered.plan
     reasons = _reasons(record, bench)
+    path = str(bench.store.repository)
     return RepositoryReport(
         action="render" if reasons else "reuse",
-        path=str(bench.store.repository),
+        path=path,
         entry_model=record.entry_model,
         models=record.models,
         files=[entry.path for entry in record.files],
         reasons=reasons,
+        notes=plan.notes,
+        lossy=plan.lossy,
+        serve_command=[word.replace("{repository}", path) for word in plan.serve_command],
     )
 
 
@@ -86,7 +90,7 @@ def write_repository(rendered: RenderedRepository, bench: Workbench) -> Path:
             for path, content in rendered.contents.items():
                 bench.store.write_file(staging / path, content)
                 bench.reporter.file_written("create", directory / path)
-            for path in rendered.directories:
+            for path in rendered.plan.directories:
                 bench.store.make_directory(staging / path)
             bench.store.seal(staging, REPOSITORY_RECORD, record)
     bench.store.publish_repository(directory)

@@ -35,7 +35,8 @@ def test_a_key_of_another_section_is_sent_there(tmp_path: Path) -> None:
 
 def test_a_key_like_no_other_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     message = refusal(tmp_path, "target: {path: t}\nruntime: {zzz: 1}\n")
-    assert message.endswith("known keys here: name, shape, trtllm_version, container, executor")
+    known = "name, shape, trtllm_version, trtllm_source, container, executor"
+    assert message.endswith(f"known keys here: {known}")
 
 
 def test_an_unknown_section_is_refused_at_its_own_line(tmp_path: Path) -> None:

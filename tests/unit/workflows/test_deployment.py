@@ -184,14 +184,6 @@ def test_a_method_without_a_draft_leaves_the_draft_out(folder: Path, method: str
     assert deployment.method == method
 
 
-@pytest.mark.parametrize("runtime", ["llmapi"])
-def test_a_runtime_of_a_later_release_is_refused(folder: Path, runtime: str) -> None:
-    loaded = load(folder, f"{PAIR}runtime: {{name: {runtime}}}\n")
-    with pytest.raises(ConfigError, match="TensorRT-LLM runtimes are not in this release") as error:
-        resolve(loaded)
-    assert f"shape: {runtime}" in str(error.value.hint)
-
-
 def test_stated_defaults_fill_what_is_auto(folder: Path) -> None:
     deployment = resolve(load(folder, PAIR))
     assert deployment.draft_length == 4

@@ -101,7 +101,7 @@ class RequestReader:
         return LlmRequest(
             prompt=prompts[0],
             streaming=bool(self.scalar("streaming")),
-            sampling={**sampling_defaults, **self._sampling()},
+            sampling=_greedy_as_default({**sampling_defaults, **self._sampling()}),
             draft_length=self.scalar("num_draft_tokens"),
             wanted=frozenset(self._wanted()),
         )
@@ -116,3 +116,13 @@ class RequestReader:
     def _wanted(self) -> list[str]:
         names = ("finish_reason", "stop_reason", "cumulative_logprob")
         return [name for name in names if self.scalar(f"return_{name}")]
+
+
+def _greedy_as_default(sampling: dict[str, Any]) -> dict[str, Any]:
+    """Return a greedy request's wishes without temperature, top_k and top_p.
+
+    In TensorRT-LLM a request is greedy when it gives none of the three.
+    """
+    if sampling.get("temperature") != 0:
+        return sampling
+    return {k: v for k, v in sampling.items() if k not in {"temperature", "top_k", "top_p"}}

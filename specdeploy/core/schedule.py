@@ -8,6 +8,7 @@ both and means two things.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, Literal
 
 from pydantic import Field
@@ -119,14 +120,22 @@ def check_schedule(
 
 
 def _lengths(gains: Mapping[int, Sequence[float]], floor: int) -> Iterator[tuple[int, int]]:
-    """Yield the length of each batch size: never growing, and changing only where it pays."""
-    current: int | None = None
-    for batch in sorted(gains):
+    """Yield the length of each batch size: never growing, and changing only where it pays.
+
+    Where a larger batch wants a longer draft (experts that are read anyway), the smaller ones
+    before it get that length too: lengths may not grow, and the larger load decides.
+    """
+    batches = sorted(gains)
+    best = [
+        max(range(floor, len(gains[batch])), key=lambda length: (gains[batch][length], -length))
+        for batch in batches
+    ]
+    longest = list(accumulate(reversed(best), max))[::-1]
+    current = longest[0]
+    for batch, wanted in zip(batches, longest, strict=True):
         row = gains[batch]
-        allowed = range(floor, len(row) if current is None else current + 1)
-        best = max(allowed, key=lambda length: (row[length], -length))
-        if current is None or row[best] > row[current] * (1 + MARGIN):
-            current = best
+        if row[wanted] > row[current] * (1 + MARGIN):
+            current = wanted
         yield batch, current
 
 

@@ -119,6 +119,12 @@ def test_below_the_smallest_known_batch_its_own_length_holds() -> None:
     assert schedule.draft_len_schedule == {1: 1, 8: 0}
 
 
+def test_a_larger_load_that_wants_a_longer_draft_decides() -> None:
+    gains = {1: [1.0, 0.8, 0.7], 8: [1.0, 1.2, 1.4], 32: [1.0, 0.9, 0.8]}
+    schedule = plan_schedule(gains, method="draft_target", reading=LOWER, max_batch_size=32)
+    assert schedule.draft_len_schedule == {1: 2, 32: 0}
+
+
 def test_nothing_to_draft_anywhere_needs_no_keys() -> None:
     schedule = plan_schedule(
         {1: [1.0, 0.5]}, method="draft_target", reading=LOWER, max_batch_size=8
@@ -164,6 +170,5 @@ def read(keys: dict[int, int], meaning: Meaning, batch: int) -> int:
 def test_a_written_schedule_is_judged_by_its_release(
     keys: dict[int, int], reading: DraftLenSchedule, said: str
 ) -> None:
-    assert any(
-        said in problem for problem in check_schedule(keys, reading=reading, max_draft_len=4)
-    )
+    problems = list(check_schedule(keys, reading=reading, max_draft_len=4))
+    assert any(said in problem for problem in problems)

@@ -264,10 +264,15 @@ class Estimator:
             pair,
             gpu,
             Checkpoints(target, draft),
-            source=query.source,
+            source=self._source(query),
             tables=self.tools.kernels,
         )
         return Deployed(timed.pair, gpu, GpuMemory.of(gpu), self.constants), timed.told
+
+    def _source(self, query: Query) -> StepSource:
+        """Return where step times come from; a calibration was fitted with the roofline."""
+        fitted = query.source == "auto" and self.constants.calibrated
+        return "physics" if fitted else query.source
 
     def _pair(self, query: Query) -> ServedPair:
         target = self._model(query.target or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from planning_models import model_named
 
 from specdeploy.adapters.tuning_files import LocalTuningFiles
 from specdeploy.core.models import ModelSpec
+from specdeploy.core.speed import DEFAULT
 from specdeploy.errors import ConfigError
 from specdeploy.workflows.estimate import EstimateTools, Estimator, Query, check_query
 
@@ -68,6 +70,15 @@ def test_kernels_are_asked_for_once_for_all_lines(tmp_path: Path) -> None:
     tables = FakeTables(tmp_path / "Mixtral")
     list(estimator(tmp_path, tables).lines(['{"batch": 1}', '{"batch": 2}'], EXPERTS))
     assert tables.asked == [tmp_path / "Mixtral"]
+
+
+def test_a_calibration_keeps_the_step_times_that_it_was_fitted_with(tmp_path: Path) -> None:
+    tables = FakeTables(tmp_path / "Mixtral")
+    calibrated = estimator(tmp_path, tables)
+    calibrated.constants = replace(DEFAULT, calibrated=frozenset({"step_s"}))
+    found, _ = calibrated.estimate(EXPERTS)
+    assert found.sources["baseline.tpot_ms"] == "calibrated"
+    assert tables.asked == []
 
 
 def test_a_target_that_nobody_timed_is_refused_by_silicon(tmp_path: Path) -> None:

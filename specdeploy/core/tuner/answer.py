@@ -283,13 +283,20 @@ def _schedule(question: Question, chosen: Point, said: Said) -> DraftLengthSched
     worth = np.where(np.isfinite(milliseconds), 1 / milliseconds, 0.0)
     rows = np.zeros((ladder.lengths[-1] + 1, len(batches)))
     rows[list(ladder.lengths)] = worth
-    return plan_schedule(
+    found = plan_schedule(
         {batch: rows[:, column].tolist() for column, batch in enumerate(batches)},
         method=chosen.variant.pair.method,
         reading=said.reading,
         max_batch_size=chosen.max_batch_size,
         load=question.workload.concurrency,
     )
+    if found.max_draft_len <= chosen.draft_length:
+        return found
+    note = (
+        f"a build takes draft_length {chosen.draft_length} and cuts longer tiers to it; set "
+        f"draft_length: {found.max_draft_len} to have them"
+    )
+    return found.evolve(notes=[*found.notes, note])
 
 
 def _warnings(chosen: Point, rows: list[ConcurrencyRow]) -> Iterator[str]:

@@ -165,6 +165,19 @@ def test_the_schedule_speaks_the_release_and_ends_at_the_batch() -> None:
     assert lengths == sorted(lengths, reverse=True)
 
 
+def test_tiers_longer_than_the_choice_are_told() -> None:
+    question = a_question(a_draft(), load={"concurrency": 64})
+    axes = replace(SMALL_AXES, max_batch_size=(64,), concurrency=(64,))
+    report = tune(question, Said(), axes=axes)
+    assert report.schedule is not None
+    longest = report.schedule.max_draft_len
+    assert longest > report.choice.draft_length
+    assert any(f"set draft_length: {longest} to have them" in n for n in report.schedule.notes)
+    short = tune(a_question(a_draft(), load={"concurrency": 1}), Said()).schedule
+    assert short is not None
+    assert not any("to have them" in note for note in short.notes)
+
+
 def test_a_price_turns_gpu_seconds_into_money() -> None:
     cost = told(a_question(a_draft()), price_per_gpu_hour=3.6).cost
     assert cost.classic is not None

@@ -73,15 +73,26 @@ class CommandFailedError(SpecdeployError):
 
     exit_code = 6
 
-    def __init__(self, argv: Sequence[str], status: int, log: Path, tail: str = "") -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        status: int,
+        log: Path,
+        tail: str = "",
+        *,
+        cause: tuple[str, str] | None = None,
+    ) -> None:
+        """``cause``: why, as a sentence, and what to do; told instead of the last lines."""
         self.argv, self.status, self.log, self.tail = tuple(argv), status, log, tail
         ending = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
         if status == -9:  # noqa: PLR2004 - SIGKILL, what the kernel sends when memory is out
             ending += " (most likely the host ran out of memory)"
-        text = f"{shlex.join(self.argv[:3])} {ending}"
-        if tail:
+        text, hint = f"{shlex.join(self.argv[:3])} {ending}", f"the full output is in {log}"
+        if cause is not None:
+            text, hint = f"{cause[0]} ({text})", f"{cause[1]}; {hint}"
+        elif tail:
             text = f"{text}\n{tail}"
-        super().__init__(text, hint=f"the full output is in {log}")
+        super().__init__(text, hint=hint)
 
 
 class ArtifactError(SpecdeployError):

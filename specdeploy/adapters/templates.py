@@ -78,7 +78,7 @@ class StrictRenderer:
             text, paths = self._rendered(item)
             for path in paths:
                 _check_listed(path, item.path, [*plan.absolute_paths, *plan.server_paths])
-                _check_path(path, must_exist=must_exist)
+                _check_path(path, must_exist=must_exist and path not in plan.server_paths)
             yield item.path, text.encode()
         for copy in plan.copies:
             yield copy.path, self._read(copy.source)

@@ -51,6 +51,7 @@ from specdeploy.events import Reporter
 HASHES: Final = "hashes.json"
 TELL_AFTER_S: Final = 1.0
 POLL_S: Final = 0.05
+LOG_END_BYTES: Final = 1 << 16
 
 
 @final
@@ -166,6 +167,15 @@ class Workspace:
         """
         with explained(self._root):
             return shutil.disk_usage(self._root).free
+
+    def read_log(self, log: Path) -> str:
+        """Return the end of a log; empty when it cannot be read."""
+        try:
+            with log.open("rb") as file:
+                file.seek(max(0, log.stat().st_size - LOG_END_BYTES))
+                return file.read().decode(errors="replace")
+        except OSError:
+            return ""
 
     def manifests(self, role: Role) -> list[EngineManifest]:
         """Return the readable manifests of a role, newest first."""

@@ -23,7 +23,6 @@ from specdeploy.core.build import (
     filled_argv,
 )
 from specdeploy.core.deployment import Deployment, ModelUse
-from specdeploy.core.engine_config import config_mismatches
 from specdeploy.core.repository import FileEntry
 from specdeploy.errors import ArtifactError
 from specdeploy.runtimes.base import Runtime, StepInputs
@@ -35,6 +34,7 @@ from specdeploy.workflows.package import (
     write_repository,
 )
 from specdeploy.workflows.space import require_space
+from specdeploy.workflows.steps import require_as_planned, run_step
 from specdeploy.workflows.workbench import Workbench
 
 Part = Literal["engines", "repository"]
@@ -121,10 +121,10 @@ def _perform(step: BuildStep, plan: BuildPlan, report: StepReport, bench: Workbe
     bench.reporter.stage_started(f"building the {step.title}")
     with bench.store.staging(Path(report.output)) as staging:
         argv = filled_argv(step.argv, places(step, plan, bench, output=staging))
-        bench.runner.run(argv, log=bench.store.next_log(step.log_name))
+        run_step(argv, step, bench)
         outputs = bench.artifacts.entries(staging, without=MANIFEST)
         _require_output(outputs, step)
-        _require_as_planned(staging, step, bench)
+        require_as_planned(staging, step, bench)
         _require_same_inputs(step, bench)
         manifest = EngineManifest(
             role=step.role,
@@ -148,17 +148,6 @@ def _require_output(outputs: list[FileEntry], step: BuildStep) -> None:
     if missing := [name for name in step.files if name not in written]:
         raise ArtifactError(
             f"the command for the {step.title} succeeded but wrote no {', '.join(missing)}"
-        )
-
-
-def _require_as_planned(staging: Path, step: BuildStep, bench: Workbench) -> None:
-    if not step.expected:
-        return
-    mismatches = list(config_mismatches(bench.artifacts.read_config(staging), step.expected))
-    if mismatches:
-        raise ArtifactError(
-            f"the {step.title} is not as planned: {'; '.join(mismatches)}",
-            hint="the tools did other than TensorRT-LLM of this version does; its log says what",
         )
 
 

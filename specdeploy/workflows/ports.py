@@ -219,6 +219,9 @@ class Store(Protocol):
     def next_log(self, name: str) -> Path:
         """Return the next numbered log file."""
 
+    def read_log(self, log: Path) -> str:
+        """Return the end of a log; empty when it cannot be read."""
+
     def staging(self, destination: Path) -> AbstractContextManager[Path]:
         """Give a sibling directory that is moved to ``destination`` on success."""
 

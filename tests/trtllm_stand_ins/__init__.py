@@ -1,0 +1,1 @@
+"""Programs that stand in for TensorRT-LLM's: strict about options, faithful about files."""

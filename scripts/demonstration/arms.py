@@ -116,7 +116,9 @@ class Fleet:
         deployment = resolve_deployment(
             loaded, checkpoints=wiring.checkpoint_reader(), hub=wiring.hub_resolver()
         )
-        request = BuildRequest(deployment=deployment, runtime=RUNTIMES[deployment.runtime])
+        request = BuildRequest(
+            deployment=deployment, runtime=RUNTIMES[deployment.runtime], keep_superseded=True
+        )
         build(request, wiring.workbench(Path(loaded.workspace), reporter=Reporter()))
         # The workspace's link moves on with the next build; the folder behind it stays.
         return (Path(loaded.workspace) / "repository").resolve()

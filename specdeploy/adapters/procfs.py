@@ -38,6 +38,15 @@ def processes_with(variable: str) -> list[ProcessFacts]:
     return [facts for facts in found if facts and variable.encode() in _environment(facts.pid)]
 
 
+def command_lines() -> list[str] | None:
+    """Return every process's command line, or None where processes cannot be listed."""
+    try:
+        pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
+    except OSError:
+        return None
+    return [" ".join(read_arguments(pid)) for pid in pids]
+
+
 def _environment(pid: int) -> list[bytes]:
     try:
         return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")

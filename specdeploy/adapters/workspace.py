@@ -11,7 +11,7 @@
 
 The digest of an engine is that of its own step, so a pair with another draft keeps its
 target. A running server keeps the repository it was started from, because a new one is a
-new directory.
+new directory, and a build removes only what no server uses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, final
@@ -37,6 +37,8 @@ from specdeploy.adapters.durable import (
     staged_directory,
     write_record,
 )
+from specdeploy.adapters.server_records import LocalServerRecords
+from specdeploy.adapters.superseded import remove_unused
 from specdeploy.core.artifacts import (
     MANIFEST,
     REPOSITORIES,
@@ -176,6 +178,25 @@ class Workspace:
                 return file.read().decode(errors="replace")
         except OSError:
             return ""
+
+    def current_repository(self) -> Path | None:
+        """Return the directory that ``repository`` stands for now, if any."""
+        return self.repository.resolve() if self.repository.exists() else None
+
+    def served_repository(self) -> Path | None:
+        """Return what the workspace's recorded server serves, if there is one.
+
+        A server that is gone counts too: its record may be that of another host.
+
+        Raises:
+            ArtifactError: the record cannot be read.
+        """
+        record = LocalServerRecords(self._root).read()
+        return Path(record.repository) if record else None
+
+    def remove_all_but(self, keep: Collection[Path]) -> list[Path]:
+        """Remove artifacts that are not in ``keep`` and that no process uses; return them."""
+        return remove_unused(self._root, keep)
 
     def manifests(self, role: Role) -> list[EngineManifest]:
         """Return the readable manifests of a role, newest first."""

@@ -34,6 +34,7 @@ from specdeploy.workflows.package import (
     write_repository,
 )
 from specdeploy.workflows.space import require_space
+from specdeploy.workflows.superseded import remove_superseded
 from specdeploy.workflows.steps import require_as_planned, run_step
 from specdeploy.workflows.workbench import Workbench
 
@@ -42,11 +43,19 @@ Part = Literal["engines", "repository"]
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """What to build; ``only`` leaves the other part alone."""
+    """What to build.
+
+    Attributes:
+        deployment: The effective settings.
+        runtime: What builds them.
+        only: Leaves the other part alone, and what earlier builds made.
+        keep_superseded: Do not remove what this build takes the place of.
+    """
 
     deployment: Deployment
     runtime: Runtime
     only: Part | None = None
+    keep_superseded: bool = False
 
 
 def plan_build(request: BuildRequest, bench: Workbench) -> BuildPlan:
@@ -90,6 +99,7 @@ def build(request: BuildRequest, bench: Workbench) -> BuildReport:
     """
     plan = plan_build(request, bench)
     with bench.store.lock():
+        previous = bench.store.current_repository()
         steps = [explain_engine(step, plan, bench) for step in plan.steps]
         try:
             if request.only == "repository":
@@ -100,6 +110,8 @@ def build(request: BuildRequest, bench: Workbench) -> BuildReport:
         finally:
             bench.hasher.save()
         repository = None if request.only == "engines" else _package(request, steps, bench)
+        if request.only is None and not request.keep_superseded:
+            remove_superseded(steps, previous, bench)
     shown = [] if request.only == "repository" else steps
     return _report(plan, shown, bench).evolve(repository=repository)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -212,6 +212,19 @@ class Store(Protocol):
 
     def free_bytes(self) -> int:
         """Return the room that is left on the workspace's disk."""
+
+    def current_repository(self) -> Path | None:
+        """Return the directory that ``repository`` stands for now, if any."""
+
+    def served_repository(self) -> Path | None:
+        """Return what the workspace's recorded server serves, if there is one.
+
+        Raises:
+            ArtifactError: the record cannot be read.
+        """
+
+    def remove_all_but(self, keep: Collection[Path]) -> list[Path]:
+        """Remove artifacts that are not in ``keep`` and that no process uses; return them."""
 
     def manifests(self, role: Role) -> list[EngineManifest]:
         """Return the readable manifests of a role, newest first."""

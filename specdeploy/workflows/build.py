@@ -34,8 +34,8 @@ from specdeploy.workflows.package import (
     write_repository,
 )
 from specdeploy.workflows.space import require_space
-from specdeploy.workflows.superseded import remove_superseded
 from specdeploy.workflows.steps import require_as_planned, run_step
+from specdeploy.workflows.superseded import remove_superseded
 from specdeploy.workflows.workbench import Workbench
 
 Part = Literal["engines", "repository"]

@@ -85,6 +85,9 @@ class RepositoryReport(Record):
     serve_command: list[str] = Field(
         default=[], description="Serves the same without Triton; empty where nothing does."
     )
+    settings: dict[str, str] = Field(
+        default={}, description="Text of the files that hold LLM API settings, by their path."
+    )
 
 
 class BuildReport(Document):

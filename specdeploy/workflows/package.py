@@ -78,6 +78,11 @@ def explain_rendered(rendered: RenderedRepository, bench: Workbench) -> Reposito
         notes=plan.notes,
         lossy=plan.lossy,
         serve_command=[word.replace("{repository}", path) for word in plan.serve_command],
+        settings={
+            file: content.decode()
+            for file, content in rendered.contents.items()
+            if file.endswith(".yaml")
+        },
     )
 
 

@@ -122,6 +122,18 @@ def test_a_request_overrides_the_sampling_defaults(model: Any) -> None:  # noqa:
     assert Engine.calls[-1]["params"] == {"temperature": 0.25, "seed": 3, "stop": ["end"]}
 
 
+def test_a_greedy_request_gives_neither_temperature_nor_top_k_nor_top_p(
+    model: Any,  # noqa: ANN401
+) -> None:
+    wishes: dict[str, Any] = {
+        "sampling_param_temperature": [0.0],
+        "sampling_param_top_k": [5],
+        "sampling_param_top_p": [0.9],
+    }
+    serve(model, prompt(**wishes))
+    assert Engine.calls[-1]["params"] == {"seed": 3}
+
+
 @pytest.mark.parametrize("k", [0, 4])
 def test_an_engine_without_a_draft_length_per_request_refuses_it_by_name(
     model: Any,  # noqa: ANN401

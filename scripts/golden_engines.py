@@ -11,7 +11,8 @@ from typing import Any, Final
 from environment import ROOT
 
 from specdeploy.adapters.release_files import read_release_profiles
-from specdeploy.core.build import InputFile
+from specdeploy.adapters.templates import StrictRenderer, template_root
+from specdeploy.core.build import EnginePaths, InputFile
 from specdeploy.core.checkpoint import CheckpointContents
 from specdeploy.core.deployment import Deployment, ModelUse, ResolvedLimits
 from specdeploy.core.describe import describe_checkpoint
@@ -57,11 +58,29 @@ def engine_plan_files() -> dict[str, str]:
     }
 
 
-def _plan_text(pair: Deployment, version: str, profile: ReleaseProfile) -> str:
+def engine_leaf_files() -> dict[str, str]:
+    """Return the configuration of both leaf models, of the first pair at the ends of the line."""
+    profiles, renderer = read_release_profiles(), StrictRenderer(template_root())
+    pair = next(iter(_planned_pairs().values()))
+    engines = EnginePaths(target="/path/to/engines/target", draft="/path/to/engines/draft")
+    texts: dict[str, str] = {}
+    for version in (VERSIONS[0], VERSIONS[-1]):
+        deployment = _at(pair, version, find_release(version, profiles))
+        plan = EngineRuntime().plan_repository(deployment, engines=engines)
+        for path, content in renderer.render(plan, must_exist=False):
+            if path.startswith("tensorrt_llm"):
+                texts[f"{version}/{path}"] = content.decode()
+    return texts
+
+
+def _at(pair: Deployment, version: str, profile: ReleaseProfile) -> Deployment:
     decided = DecidedVersion(version=version, decided_by="config", profile=profile.name)
-    deployment = pair.evolve(release=Release(decided=decided, profile=profile))
+    return pair.evolve(release=Release(decided=decided, profile=profile))
+
+
+def _plan_text(pair: Deployment, version: str, profile: ReleaseProfile) -> str:
     plan = EngineRuntime().plan_build(
-        deployment,
+        _at(pair, version, profile),
         inputs=StepInputs(target=[_source("target")], draft=[_source("draft")], tools={}),
     )
     return plan.model_dump_json(indent=2) + "\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from environment import ROOT
-from golden_engines import engine_command_files, engine_plan_files
+from golden_engines import engine_command_files, engine_leaf_files, engine_plan_files
 from golden_llmapi import llmapi_files
 from golden_releases import release_document
 from golden_schemas import schema_files
@@ -91,6 +91,7 @@ GOLDENS: Final = (
     Golden(ROOT / "docs", documents, whole=False),
     Golden(ROOT / "tests" / "data" / "engine_commands", engine_command_files),
     Golden(ROOT / "tests" / "data" / "engine_plans", engine_plan_files),
+    Golden(ROOT / "tests" / "data" / "engine_leaves", engine_leaf_files),
     Golden(ROOT / "tests" / "data" / "llmapi_plans", llmapi_files),
 )
 

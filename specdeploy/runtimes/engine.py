@@ -16,7 +16,7 @@ from specdeploy.errors import ConfigError, InfeasiblePlanError
 from specdeploy.runtimes.base import Capabilities, StepInputs
 from specdeploy.runtimes.engine_commands import EnginePlan, filled, plan_engines
 from specdeploy.runtimes.engine_facts import expected_config
-from specdeploy.runtimes.engine_repository import judges_by_logits, plan_trtllm_repository
+from specdeploy.runtimes.engine_repository import judges_by_logits, kv_pools, plan_trtllm_repository
 
 # More than any settings file can ask for; engines have no limit of their own.
 MAX_DRAFT_LENGTH: Final = 256
@@ -48,10 +48,11 @@ class EngineRuntime:
 
         Raises:
             ConfigError: the release cannot build the deployment.
-            InfeasiblePlanError: it takes more GPUs than there are.
+            InfeasiblePlanError: it takes more GPUs than there are, or does not fit one.
         """
         release = release_of(deployment)
         _require_gpus(deployment)
+        kv_pools(deployment)  # what does not fit is refused before an hour is spent
         tools = {**inputs.tools, "tensorrt_llm": release.decided.version}
         plans = plan_engines(
             deployment,

@@ -7,14 +7,16 @@ left out for a reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, get_args
 
 from specdeploy.core.build import EnginePaths
-from specdeploy.core.contracts import UPSTREAM, ModelContract
+from specdeploy.core.contracts import UPSTREAM, ModelContract, TensorSpec
 from specdeploy.core.deployment import Deployment, ModelUse
+from specdeploy.core.hardware import GpuSpec
 from specdeploy.core.memory import GpuMemory, MemoryRequest, plan_memory
-from specdeploy.core.memory_records import MemoryPlan, PoolPlan
+from specdeploy.core.memory_records import LoadOrder, MemoryPlan, PoolPlan
 from specdeploy.core.release_profile import ReleaseProfile, TemplateKeys
 from specdeploy.core.repository import FileToRender, RepositoryPlan
 from specdeploy.core.served import ServedModel, ServedPair, serve_model
@@ -56,7 +58,6 @@ ABSENT: Final[Mapping[str, str]] = {
     "decoding_mode": "external drafts choose it themselves",
     "eagle_choices": "EAGLE only",
     "encoder_engine_dir": "encoder-decoder models only",
-    "gpu_device_ids": "every visible GPU; nothing is placed yet",
     "guided_decoding_backend": "not served",
     "iter_stats_max_iterations": "the executor's own number",
     "lookahead_ngram_size": "lookahead only",
@@ -96,9 +97,18 @@ _ALWAYS: Final[Mapping[str, str]] = {
     "speculative_decoding_fast_logits": "false",
     "stats_check_period_ms": "100",
 }
+_FEATURES: Final = "encoder_input_features"
 # Two models that share a GPU, whatever their order of loading: the caps on tokens decide then.
 _SHARED_FRACTION: Final = 0.5
 _ALONE_FRACTION: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class KvPool:
+    """A cap in tokens, and a share of what is free when the model has loaded."""
+
+    tokens: int
+    fraction: float
 
 
 def plan_trtllm_repository(
@@ -110,9 +120,9 @@ def plan_trtllm_repository(
         ConfigError: a template of the release has a variable that nobody knows here.
         InfeasiblePlanError: the pair does not fit the GPU that the settings name.
     """
-    memory = _memory(deployment)
+    pools = kv_pools(deployment)
     tokenizer = f"{deployment.target.path}/tokenizer.json"
-    renders = list(_renders(deployment, profile, engines, tokenizer, memory))
+    renders = list(_renders(deployment, profile, engines, tokenizer, pools))
     models = [item.path.split("/")[0] for item in renders]
     draft = engines.draft if deployment.method == "draft_target" else None
     return RepositoryPlan(
@@ -146,9 +156,21 @@ def leaf_contract(profile: ReleaseProfile) -> ModelContract:
     """Return the tensors of ``tensorrt_llm`` in a release."""
     whole = UPSTREAM["tensorrt_llm"]
     return ModelContract(
-        inputs=[t for t in whole.inputs if t.name not in profile.missing_tensors],
+        inputs=[_as_in(profile, t) for t in whole.inputs if t.name not in profile.missing_tensors],
         outputs=[t for t in whole.outputs if t.name not in profile.missing_tensors],
     )
+
+
+def _as_in(profile: ReleaseProfile, tensor: TensorSpec) -> TensorSpec:
+    """Fill what upstream's templates leave open; logits are FP32, as they are built."""
+    if tensor.name == _FEATURES:
+        return tensor.evolve(data_type="TYPE_FP16")
+    # Where there are no features to take its place, a prompt is needed.
+    return tensor.evolve(optional=False) if _is_needed(profile, tensor) else tensor
+
+
+def _is_needed(profile: ReleaseProfile, tensor: TensorSpec) -> bool:
+    return tensor.name == "input_ids" and _FEATURES in profile.missing_tensors
 
 
 def _renders(
@@ -156,12 +178,12 @@ def _renders(
     profile: ReleaseProfile,
     engines: EnginePaths,
     tokenizer: str,
-    memory: MemoryPlan | None,
+    pools: Mapping[str, KvPool],
 ) -> Iterator[FileToRender]:
     yield preprocessing_file(deployment, tokenizer)
-    yield _leaf(TARGET, engines.target, deployment, profile, memory.target if memory else None)
+    yield _leaf(TARGET, engines.target, deployment, profile, pools[TARGET])
     if deployment.method == "draft_target" and engines.draft:
-        yield _leaf(DRAFT, engines.draft, deployment, profile, memory.draft if memory else None)
+        yield _leaf(DRAFT, engines.draft, deployment, profile, pools[DRAFT])
     yield postprocessing_file(deployment, tokenizer)
     yield speculative_file(
         deployment,
@@ -176,9 +198,16 @@ def _leaf(
     engine: str,
     deployment: Deployment,
     profile: ReleaseProfile,
-    pool: PoolPlan | None,
+    pool: KvPool,
 ) -> FileToRender:
-    values = {**_ALWAYS, "engine_dir": engine, **_pool(deployment, pool)}
+    draft = deployment.draft if name == DRAFT else None
+    values = {
+        **_ALWAYS,
+        "engine_dir": engine,
+        "gpu_device_ids": ",".join(map(str, range((draft or deployment.target).tp))),
+        "max_tokens_in_paged_kv_cache": str(pool.tokens),
+        "kv_cache_free_gpu_mem_fraction": f"{pool.fraction:g}",
+    }
     return model_file(
         name,
         template="engine/tensorrt_llm",
@@ -204,34 +233,40 @@ def _parameters(keys: TemplateKeys, values: Mapping[str, str]) -> dict[str, str]
     return {_PARAMETERS.get(name, name): values[name] for name in wanted if name in values}
 
 
-def _pool(deployment: Deployment, pool: PoolPlan | None) -> dict[str, str]:
-    """Return the KV settings: computed for a GPU that is named, else of whole requests.
+def kv_pools(deployment: Deployment) -> dict[str, KvPool]:
+    """Return the KV pool of each leaf: computed for a GPU that is named, else of whole requests.
 
     Only a cap on tokens gives two models on one GPU the same pools in any order of loading. Both
-    cache the same text, so they have the same cap.
+    cache the same text, so they have the same cap; the share is the largest that either order
+    asks for.
+
+    Raises:
+        InfeasiblePlanError: the pair does not fit the GPU that the settings name.
     """
-    shared = deployment.draft is not None
-    if pool is None:
-        tokens = _request_blocks(deployment) * TOKENS_PER_BLOCK * deployment.limits.max_batch_size
-        fraction = _SHARED_FRACTION if shared else _ALONE_FRACTION
-        return _kv(tokens, fraction)
-    return _kv(pool.max_tokens_in_paged_kv_cache, pool.kv_cache_free_gpu_mem_fraction)
-
-
-def _kv(tokens: int, fraction: float) -> dict[str, str]:
-    return {
-        "max_tokens_in_paged_kv_cache": str(tokens),
-        "kv_cache_free_gpu_mem_fraction": f"{fraction:g}",
-    }
-
-
-def _request_blocks(deployment: Deployment) -> int:
-    return -(-(deployment.limits.max_seq_len + deployment.draft_length) // TOKENS_PER_BLOCK)
-
-
-def _memory(deployment: Deployment) -> MemoryPlan | None:
     if deployment.gpu is None:
-        return None
+        fraction = _ALONE_FRACTION if deployment.draft is None else _SHARED_FRACTION
+        pool = KvPool(_request_tokens(deployment) * deployment.limits.max_batch_size, fraction)
+        return {TARGET: pool, DRAFT: pool}
+    plans = [_memory(deployment, deployment.gpu, order) for order in get_args(LoadOrder)]
+    pools = {TARGET: _largest([plan.target for plan in plans])}
+    drafts = [plan.draft for plan in plans if plan.draft is not None]
+    return {**pools, DRAFT: _largest(drafts)} if drafts else pools
+
+
+def _largest(pools: Sequence[PoolPlan]) -> KvPool:
+    return KvPool(
+        tokens=min(pool.max_tokens_in_paged_kv_cache for pool in pools),
+        fraction=max(pool.kv_cache_free_gpu_mem_fraction for pool in pools),
+    )
+
+
+def _request_tokens(deployment: Deployment) -> int:
+    """Return the tokens of one whole request, drafted ones and the rest of its block included."""
+    tokens = deployment.limits.max_seq_len + deployment.draft_length
+    return -(-tokens // TOKENS_PER_BLOCK) * TOKENS_PER_BLOCK
+
+
+def _memory(deployment: Deployment, gpu: GpuSpec, order: LoadOrder) -> MemoryPlan:
     limits, draft = deployment.limits, deployment.draft
     pair = ServedPair(
         target=_served(deployment.target),
@@ -242,18 +277,19 @@ def _memory(deployment: Deployment) -> MemoryPlan | None:
     plan = plan_memory(
         MemoryRequest(
             pair=pair,
-            gpu=GpuMemory.of(deployment.gpu),
+            gpu=GpuMemory.of(gpu),
             max_seq_len=limits.max_seq_len,
             max_batch_size=limits.max_batch_size,
             max_num_tokens=limits.max_num_tokens,
             draft_length=deployment.draft_length,
             tokens_per_block=TOKENS_PER_BLOCK,
+            load_order=order,
         )
     )
     if not plan.fits:
         ways = "; ".join(suggestion.message for suggestion in plan.suggestions)
         raise InfeasiblePlanError(
-            f"the pair does not fit {deployment.gpu.name}: {plan.binding.message}",
+            f"the pair does not fit {gpu.name}: {plan.binding.message}",
             hint=ways or None,
         )
     return plan

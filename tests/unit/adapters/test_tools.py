@@ -32,3 +32,11 @@ def test_a_missing_extra_is_named_with_the_way_to_install_it(
 
 def test_a_runtime_without_build_steps_needs_nothing() -> None:
     assert InstalledTools().versions("llmapi") == {}
+
+
+def test_a_machine_without_tensorrt_llm_tells_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"tensorrt_llm": "1.2.1"}
+    monkeypatch.setattr(tools, "_version", versions.get)
+    assert InstalledTools().trtllm() == "1.2.1"
+    versions.clear()
+    assert InstalledTools().trtllm() is None

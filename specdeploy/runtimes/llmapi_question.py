@@ -13,7 +13,9 @@ from specdeploy.errors import ConfigError
 # Their heads or models are files of their own.
 NEEDS_DRAFT: Final = frozenset({"dflash", "draft_target", "eagle3", "pard"})
 # They draft on the host, from tokens that the step before has to have delivered.
-HOST_DRAFTERS: Final = frozenset({"ngram"})
+HOST_DRAFTERS: Final = frozenset({"auto", "ngram"})
+# What the library's own choice ("AUTO") drafts at most, whatever was asked for.
+_AUTO_LENGTH: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Speculation:
     @property
     def tokens_per_step(self) -> int:
         """Tokens that one request takes of a pass: PARD's masks come on top of its drafts."""
+        if self.method == "auto":
+            return 1 + _AUTO_LENGTH
         return 2 * self.draft_length if self.method == "pard" else 1 + self.draft_length
 
 

@@ -78,6 +78,9 @@ def speculation_notes(asked: LlmQuestion, spec: Speculation) -> Iterator[str]:
         yield from _raised(asked, spec)
     if _greedy_only(asked):
         yield _GREEDY
+    method = asked.profile.llm_methods[spec.method]
+    if not method.length_keys:
+        yield f"draft_length is not written, {method.tag} chooses: {' '.join(method.rules)}"
 
 
 def lossy_settings(asked: LlmQuestion) -> list[str]:

@@ -133,7 +133,7 @@ def test_the_spellings_of_the_llm_api_are_those_of_the_release(version: str) -> 
 
 @pytest.mark.parametrize("version", tables()["llmapi_methods"])
 def test_the_methods_of_the_llm_api_are_those_of_the_release(version: str) -> None:
-    common = ["draft_target", "eagle3", "mtp", "ngram"]
+    common = ["auto", "draft_target", "eagle3", "mtp", "ngram"]
     assert sorted(profile_for(version).llm_methods) == sorted(
         common + tables()["llmapi_methods"][version]
     )

@@ -31,7 +31,7 @@ def section(name: str, version: str = LOWER, deployment: Deployment | None = Non
 
 
 @pytest.mark.parametrize("version", signatures())
-@pytest.mark.parametrize("method", [None, "draft_target", "ngram", "eagle3", "mtp"])
+@pytest.mark.parametrize("method", [None, "draft_target", "ngram", "eagle3", "mtp", "auto"])
 def test_every_argument_is_one_that_the_release_takes(version: str, method: str | None) -> None:
     accept(version, planned(version, method=method).arguments)
 
@@ -166,7 +166,7 @@ def test_an_overlap_scheduler_that_cannot_run_is_refused_with_the_reason() -> No
 
 @pytest.mark.parametrize(
     ("method", "version", "least"),
-    [("draft_target", LOWER, 20), ("pard", NEWEST, 32), (None, LOWER, 4)],
+    [("draft_target", LOWER, 20), ("pard", NEWEST, 32), ("auto", LOWER, 24), (None, LOWER, 4)],
 )
 def test_a_pass_has_room_for_every_draft_and_a_prompt(
     method: str | None, version: str, least: int

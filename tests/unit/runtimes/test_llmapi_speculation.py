@@ -61,6 +61,12 @@ def test_prompt_lookup_says_its_size_whose_default_is_refused() -> None:
     }
 
 
+def test_the_librarys_own_choice_takes_no_length_and_is_told() -> None:
+    plan = planned(LOWER, method="auto")
+    assert plan.arguments["speculative_config"] == {"decoding_type": "AUTO"}
+    assert any("AUTO chooses: NGram with length 5" in note for note in plan.notes)
+
+
 def test_eagle_has_the_tag_and_the_switches_of_its_release() -> None:
     old, new = speculative(LOWER, "eagle3"), speculative(NEWEST, "eagle3")
     assert (old["decoding_type"], old["eagle3_one_model"]) == ("Eagle", True)

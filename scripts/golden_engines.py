@@ -87,7 +87,7 @@ def _plan_text(pair: Deployment, version: str, profile: ReleaseProfile) -> str:
 
 
 def _source(role: str) -> InputFile:
-    return InputFile(path=f"/path/to/{role}/config.json", size_bytes=1, sha256="0" * 64)
+    return InputFile(path=f"/path/to/{role}/tokenizer.json", size_bytes=1, sha256="0" * 64)
 
 
 def _planned_pairs() -> dict[str, Deployment]:

@@ -16,7 +16,12 @@ from specdeploy.errors import ConfigError, InfeasiblePlanError
 from specdeploy.runtimes.base import Capabilities, StepInputs
 from specdeploy.runtimes.engine_commands import EnginePlan, filled, plan_engines
 from specdeploy.runtimes.engine_facts import expected_config
-from specdeploy.runtimes.engine_repository import judges_by_logits, kv_pools, plan_trtllm_repository
+from specdeploy.runtimes.engine_repository import (
+    TOKENIZER,
+    judges_by_logits,
+    kv_pools,
+    plan_trtllm_repository,
+)
 
 # More than any settings file can ask for; engines have no limit of their own.
 MAX_DRAFT_LENGTH: Final = 256
@@ -52,6 +57,7 @@ class EngineRuntime:
         """
         release = release_of(deployment)
         _require_gpus(deployment)
+        _require_tokenizer(inputs.target)
         kv_pools(deployment)  # what does not fit is refused before an hour is spent
         tools = {**inputs.tools, "tensorrt_llm": release.decided.version}
         plans = plan_engines(
@@ -106,6 +112,15 @@ def _require_gpus(deployment: Deployment) -> None:
             )
 
 
+def _require_tokenizer(files: list[InputFile]) -> None:
+    """Refuse now what would be found out when the engines are built and the rest is rendered."""
+    if not any(file.name == TOKENIZER for file in files):
+        raise ConfigError(
+            f"the target's checkpoint has no {TOKENIZER}, which the repository's models read",
+            hint="save the fast tokenizer beside the weights",
+        )
+
+
 def _steps(
     plan: EnginePlan, deployment: Deployment, files: list[InputFile], tools: dict[str, str]
 ) -> Iterator[BuildStep]:
@@ -129,7 +144,10 @@ def _steps(
         role=plan.role,
         argv=filled(build, {"timing_cache": cache}),
         inputs=[],
-        settings={"checkpoint": checkpoint.plan_digest(tools)},
+        settings={
+            "checkpoint": checkpoint.plan_digest(tools),
+            "sm": deployment.gpu.sm if deployment.gpu else None,
+        },
         files=[CONFIG_FILE, *(f"rank{rank}.engine" for rank in range(use.tp))],
         expected={VERSION: tools["tensorrt_llm"], **in_engine},
         changes=plan.changes,

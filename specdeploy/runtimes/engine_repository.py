@@ -32,6 +32,7 @@ from specdeploy.runtimes.reference_engine import (
     speculative_file,
 )
 
+TOKENIZER: Final = "tokenizer.json"
 # Upstream's templates name it, and a server that spawns its workers needs it.
 _WORKER: Final = "/opt/tritonserver/backends/tensorrtllm/trtllmExecutorWorker"
 # Template variable -> the parameter that the backend reads, where they differ.
@@ -121,7 +122,7 @@ def plan_trtllm_repository(
         InfeasiblePlanError: the pair does not fit the GPU that the settings name.
     """
     pools = kv_pools(deployment)
-    tokenizer = f"{deployment.target.path}/tokenizer.json"
+    tokenizer = f"{deployment.target.path}/{TOKENIZER}"
     renders = list(_renders(deployment, profile, engines, tokenizer, pools))
     models = [item.path.split("/")[0] for item in renders]
     draft = engines.draft if deployment.method == "draft_target" else None

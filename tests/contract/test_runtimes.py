@@ -18,7 +18,7 @@ from specdeploy.runtimes.base import Runtime, StepInputs
 
 ENGINES = EnginePaths(target="/models/target", draft="/models/draft")
 INPUTS = StepInputs(
-    target=[InputFile(path="/models/target/config.json", size_bytes=1, sha256="a")],
+    target=[InputFile(path="/models/target/tokenizer.json", size_bytes=1, sha256="a")],
     draft=[InputFile(path="/models/draft/config.json", size_bytes=1, sha256="b")],
     tools={"torch": "2.13"},
 )

@@ -105,6 +105,15 @@ def test_a_longer_draft_converts_nothing_again_and_says_why_it_builds(
     assert logs(tmp_path / "pair") == [*STEPS, "build-target"]
 
 
+def test_a_conversion_is_explained_by_the_conversion_before_it(
+    build: Build, tools: TrtllmTools
+) -> None:
+    build(tools, method="ngram")
+    _, planned, _ = build(tools, "--precision", "fp16", "--explain")
+    told = [[reason["what"] for reason in step["reasons"]] for step in planned["steps"]]
+    assert told == [["settings.precision", "command"], ["settings.checkpoint"]]
+
+
 def test_a_dry_run_needs_no_tools_and_shows_what_the_builder_changes(
     tmp_path: Path, build: Build, monkeypatch: pytest.MonkeyPatch, tools: TrtllmTools
 ) -> None:

@@ -13,7 +13,7 @@ from planning_models import model_named
 from releases import profile_for, profiles
 
 from specdeploy.adapters.triton_config import parse_model_config
-from specdeploy.core.build import EnginePaths
+from specdeploy.core.build import EnginePaths, InputFile
 from specdeploy.core.deployment import Deployment, ModelUse, ResolvedLimits
 from specdeploy.core.hardware import find_gpu
 from specdeploy.core.memory import GpuMemory, MemoryRequest, plan_memory
@@ -184,10 +184,10 @@ def test_a_pair_that_does_not_fit_the_gpu_is_refused_with_what_would() -> None:
     with pytest.raises(InfeasiblePlanError, match="does not fit a10") as error:
         files(llama_70b(gpu=find_gpu("a10")))
     assert error.value.exit_code == 4
+    tokenizer = InputFile(path="/m/2/tokenizer.json", size_bytes=1, sha256="a")
+    inputs = StepInputs(target=[tokenizer], draft=[], tools={})
     with pytest.raises(InfeasiblePlanError, match="does not fit l4:"):
-        EngineRuntime().plan_build(
-            llama_70b(gpu=find_gpu("l4")), inputs=StepInputs(target=[], draft=[], tools={})
-        )
+        EngineRuntime().plan_build(llama_70b(gpu=find_gpu("l4")), inputs=inputs)
     lookup = llama_70b(gpu=find_gpu("h100-sxm"), method="ngram", draft=None)
     assert parameters(lookup)["gpu_device_ids"] == "0,1"
 

@@ -14,7 +14,7 @@ from specdeploy.runtimes.base import StepInputs
 from specdeploy.runtimes.engine import EngineRuntime
 
 INPUTS = StepInputs(
-    target=[InputFile(path="/models/target/config.json", size_bytes=1, sha256="a")],
+    target=[InputFile(path="/models/target/tokenizer.json", size_bytes=1, sha256="a")],
     draft=[InputFile(path="/models/draft/config.json", size_bytes=1, sha256="b")],
     tools={},
 )
@@ -55,7 +55,7 @@ def test_a_build_reads_what_its_conversion_wrote() -> None:
     assert word_after(convert, "--output_dir") == "{output}"
     assert word_after(build, "--checkpoint_dir") == "{checkpoint}"
     assert word_after(build, "--output_dir") == "{output}"
-    assert [file.path for file in convert.inputs] == ["/models/target/config.json"]
+    assert [file.path for file in convert.inputs] == ["/models/target/tokenizer.json"]
     assert build.inputs == []
 
 
@@ -140,6 +140,18 @@ def test_more_gpus_than_there_are_is_refused() -> None:
 def test_an_engine_that_takes_no_draft_tokens_is_refused() -> None:
     with pytest.raises(ConfigError, match="refuses every draft token"):
         planned(a_trtllm_deployment(draft_length=0))
+
+
+def test_a_target_whose_tokenizer_no_model_could_read_is_refused_before_it_is_built() -> None:
+    with pytest.raises(ConfigError, match=r"has no tokenizer\.json") as error:
+        EngineRuntime().plan_build(a_trtllm_deployment(), inputs=INPUTS.evolve(target=[]))
+    assert error.value.hint
+
+
+def test_an_engine_is_recorded_with_the_kind_of_gpu_that_it_is_for() -> None:
+    deployment = a_trtllm_deployment()
+    built = [planned(d).steps[1] for d in (deployment, deployment.evolve(gpu=find_gpu("l40s")))]
+    assert [step.settings["sm"] for step in built] == [None, 89]
 
 
 def test_without_a_version_nothing_is_planned() -> None:

@@ -12,7 +12,7 @@ from transformers import LlamaForCausalLM
 from tiny_pair.models import END_ID, load_model, load_tokenizer
 from tiny_pair.training import write_on
 
-PROMPT_SIZES = (64, 128, 256)
+PROMPT_SIZES = (64, 96, 128, 160, 192, 256)
 NEW_TOKENS = 128
 DRAFT_LENGTHS = tuple(range(1, 9))
 LOOKUP_NGRAM = 3

@@ -30,7 +30,7 @@ class Shape:
 
 
 TARGET = Shape(2048, hidden=256, layers=12, heads=4, key_value_heads=2, intermediate=704)
-DRAFT = Shape(2048, hidden=192, layers=2, heads=3, key_value_heads=1, intermediate=640)
+DRAFT = Shape(2048, hidden=192, layers=2, heads=3, key_value_heads=1, intermediate=768)
 MISMATCHED = Shape(512, hidden=64, layers=1, heads=1, key_value_heads=1, intermediate=128)
 
 

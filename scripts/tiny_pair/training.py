@@ -5,12 +5,16 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from transformers import DynamicCache, LlamaForCausalLM
+from transformers.cache_utils import DynamicLayer
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from tiny_pair.models import END_ID, START_ID
 
@@ -38,12 +42,11 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Course:
-    """One round of the draft's training, on text that the target writes for it.
+    """The draft's training, on text that the target writes for it.
 
     ``prompts`` are the lengths to choose from, ``length`` that of a prompt with what follows,
     ``heat`` the sampling temperatures in turn (zero: greedy), ``choice`` the weight of the
-    target's first choice in the loss; one step in ``text_every`` is on plain text. ``keep``
-    adds what the target wrote for the courses before.
+    target's first choice in the loss; one step in ``text_every`` is on plain text.
     """
 
     batches: int
@@ -53,7 +56,6 @@ class Course:
     choice: float
     text_every: int
     schedule: Schedule
-    keep: bool = False
 
 
 @dataclass(frozen=True)
@@ -194,13 +196,69 @@ def join_lessons(parts: list[Lessons]) -> Lessons:
     )
 
 
+class RoomyLayer(DynamicLayer):  # type: ignore[misc] # transformers is not typed
+    """Keys and values of one layer, written into room set aside once instead of copied."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.length = length
+        self.used = 0
+
+    def lazy_initialization(self, key_states: Tensor, *others: Tensor) -> None:
+        """Set the room aside, in the shape and type of the first keys."""
+        super().lazy_initialization(key_states, *others)
+        rows, heads, _, size = key_states.shape
+        self.room = key_states.new_empty(2, rows, heads, self.length, size)
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *_: object, **__: object
+    ) -> tuple[Tensor, Tensor]:
+        """Add what one pass computed, and return all so far."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        begin, self.used = self.used, self.used + key_states.shape[-2]
+        self.room[0, :, :, begin : self.used] = key_states
+        self.room[1, :, :, begin : self.used] = value_states
+        self.keys, self.values = self.room[0, :, :, : self.used], self.room[1, :, :, : self.used]
+        return self.keys, self.values
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    **options: Any,  # noqa: ANN401 - handed on to transformers
+) -> tuple[Tensor, None]:
+    """Attend as transformers does; for one new token per row, without copies of shared heads.
+
+    ``query`` is (rows, heads, tokens, size); ``key`` and ``value`` have fewer, shared heads.
+    """
+    if query.shape[2] > 1:
+        whole: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, mask, **options
+        )
+        return whole
+    rows, heads, _, size = query.shape
+    grouped = query.view(rows, key.shape[1], -1, size)
+    weights = (grouped @ key.transpose(-1, -2)).float() * options["scaling"]
+    mixed = weights.softmax(-1).to(query.dtype) @ value
+    return mixed.view(rows, 1, heads, size), None
+
+
+ALL_ATTENTION_FUNCTIONS.register("grouped", _attend)
+
+
 @torch.inference_mode()
 def write_on(target: LlamaForCausalLM, prompts: Tensor, length: int, heat: Tensor) -> Lessons:
     """Let the target continue ``prompts`` up to ``length`` tokens, and keep its logits.
 
     ``heat`` is each row's sampling temperature; a row at zero takes the likeliest token.
     """
+    target.set_attn_implementation("grouped")
     cache = DynamicCache(config=target.config)
+    cache.layers = [RoomyLayer(length) for _ in cache.layers]
     tokens, step = prompts, prompts
     ids: list[Tensor] = []
     kept: list[Tensor] = []
@@ -274,11 +332,3 @@ def train_draft(
         lesson = next(plain if trainer.done % course.text_every == 0 else own)
         loss = imitation_loss(_logits(model, lesson.tokens.long()), lesson, course.choice)
         trainer.step(loss)
-
-
-def mean_weights(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Return the mean of models' weights, which must be of one shape."""
-    return {
-        name: sum((s[name] for s in states[1:]), states[0][name]) / len(states)
-        for name in states[0]
-    }

@@ -134,6 +134,13 @@ def test_a_greedy_request_gives_neither_temperature_nor_top_k_nor_top_p(
     assert Engine.calls[-1]["params"] == {"seed": 3}
 
 
+def test_a_greedy_request_does_not_hide_a_value_out_of_range(model: Any) -> None:  # noqa: ANN401
+    for name, value in (("top_p", 1.5), ("top_p", -0.5), ("top_k", -1)):
+        wishes: dict[str, Any] = {f"sampling_param_{name}": [value]}
+        serve(model, prompt(**wishes, sampling_param_temperature=[0.0]))
+        assert Engine.calls[-1]["params"] == {"seed": 3, name: value}
+
+
 @pytest.mark.parametrize("k", [0, 4])
 def test_an_engine_without_a_draft_length_per_request_refuses_it_by_name(
     model: Any,  # noqa: ANN401

@@ -121,8 +121,14 @@ class RequestReader:
 def _greedy_as_default(sampling: dict[str, Any]) -> dict[str, Any]:
     """Return a greedy request's wishes without temperature, top_k and top_p.
 
-    In TensorRT-LLM a request is greedy when it gives none of the three.
+    In TensorRT-LLM a request is greedy when it gives none of the three. A value out of range
+    stays, for the engine to refuse.
     """
     if sampling.get("temperature") != 0:
         return sampling
-    return {k: v for k, v in sampling.items() if k not in {"temperature", "top_k", "top_p"}}
+    idle = {"temperature"}
+    if sampling.get("top_k", 0) >= 0:
+        idle.add("top_k")
+    if 0 <= sampling.get("top_p", 1) <= 1:
+        idle.add("top_p")
+    return {name: value for name, value in sampling.items() if name not in idle}

@@ -29,6 +29,10 @@ _CONFIGS: Final = {
 # InferenceMAX draws every length between 0.8 and 1 times the one that it states.
 _DRAWN: Final = frozenset({("1024", "1024"), ("1024", "8192"), ("8192", "1024")})
 _MEAN_DRAWN: Final = 0.9
+# Its servers of Llama 70B let prompts of 1024/1024 wait for company below 8 GPUs.
+_BATCH_WAIT_ITERS: Final = 20
+_WAITED_FOR: Final = ("meta-llama/Llama-3.1-70B", "1024", "1024")
+_NOT_WAITED_FOR_TP: Final = 8
 # The rows' name for a checkpoint that is stored in 4 bit already.
 _STORED: Final = frozenset({"openai/gpt-oss-120b"})
 
@@ -120,6 +124,13 @@ def _row(cells: Mapping[str, str]) -> MeasuredRow:
     known: dict[str, object] = dict(empty_cells_out(cells))
     if (cells["isl"], cells["osl"]) in _DRAWN:
         known |= {name: round(_MEAN_DRAWN * int(cells[name])) for name in ("isl", "osl")}
+        known |= {"equal_lengths": False, "batch_wait_iters": _batch_wait_iters(cells)}
     if cells["model_path"] in _STORED:
         known["precision"] = "auto"
     return MeasuredRow.model_validate(known)
+
+
+def _batch_wait_iters(cells: Mapping[str, str]) -> int:
+    named = (cells["model_path"], cells["isl"], cells["osl"])
+    waits = named == _WAITED_FOR and int(cells["tp_size"]) < _NOT_WAITED_FOR_TP
+    return _BATCH_WAIT_ITERS if waits else 0

@@ -37,7 +37,7 @@ def calibrate(groups: Sequence[Measured], start: Constants = DEFAULT) -> Calibra
 
     Each of five parts of the points is predicted by a fit to the others, with more and less pull
     to ``start``. The pull with the least error is taken if it beats no fit at all and makes
-    neither TTFT nor TPOT worse; else nothing moves.
+    neither TTFT nor TPOT worse by more than a standard error; else nothing moves.
     """
     names = names_for(groups)
     count = sum(map(len, groups))
@@ -117,8 +117,18 @@ def _score(errors: Errors) -> float:
 
 
 def _no_worse(errors: Errors, before: Errors) -> bool:
-    first = np.isnan(before.ttft_mean) or errors.ttft_mean <= before.ttft_mean
-    return bool(first) and errors.tpot_mean <= before.tpot_mean
+    """Tell whether neither number got worse by more than its points can tell."""
+    pairs = ((errors.tpot, before.tpot), (errors.ttft, before.ttft))
+    return all(
+        mean_absolute(after) <= mean_absolute(old) + _standard_error(old)
+        for after, old in pairs
+        if not np.isnan(old).all()
+    )
+
+
+def _standard_error(errors: NDArray[np.float64]) -> float:
+    known = np.abs(errors[~np.isnan(errors)])
+    return float(np.std(known) / np.sqrt(len(known)))
 
 
 def _spread(errors: Errors) -> dict[str, tuple[float, float]]:

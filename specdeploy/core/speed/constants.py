@@ -87,8 +87,12 @@ class Constants:
     prompt_s: float = _fitted("host, per request", "s", (0, 5e-3, 2e-2))
     first_token_s: float = _fitted("client and server, per first token", "s", (0, 2e-2, 1e-1))
     interference: float = _fitted("share of a prefill that holds up decoding", "1", (0.6, 1.0, 1.4))
-    queue_base: float = _fitted("prefills that a prompt waits for", "1", (0, 0.5, 2))
-    queue_slope: float = _fitted("the same per other request", "1", (0, 0.1, 0.3))
+    queue_base: float = _fitted(
+        "prefills that a prompt waits for where lengths are equal", "1", (0, 1.5, 4)
+    )
+    queue_slope: float = _fitted(
+        "prefills that it waits for, per other request", "1", (0, 0.1, 0.3)
+    )
     backlog: float = _fitted(
         "share of the host's backlog that shows in first tokens", "1", (0, 0.5, 1)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -64,7 +64,7 @@ def serve_both_ways(
 ) -> Ways:
     """Return both; where ``draft_length`` is 0 the two are equal to the last bit."""
     resident = load.resident if load.resident_plain is None else load.resident_plain
-    plain = Load(load.batch, load.input_len, load.output_len, resident=resident)
+    plain = replace(load, resident=resident)
     length = as_array(draft_length)
     emitted = np.where(length > 0, as_array(tokens_per_step), 1.0)
     return Ways(

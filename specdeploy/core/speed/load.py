@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from operator import add
 from typing import TypeAlias
@@ -31,6 +31,10 @@ class Load:
         resident: Requests that memory holds at once when speculating, at least 1; more wait.
             None: all.
         resident_plain: The same without speculation; None: as ``resident``.
+        equal_lengths: Whether all requests have the same lengths, as those of most benchmarks.
+            Such requests end together, so that their successors queue together.
+        batch_wait_iters: Steps for which the server lets a prompt wait for company, TensorRT-LLM's
+            ``batch_wait_timeout_iters``.
     """
 
     batch: ArrayLike
@@ -38,6 +42,14 @@ class Load:
     output_len: ArrayLike
     resident: ArrayLike | None = None
     resident_plain: ArrayLike | None = None
+    equal_lengths: ArrayLike = False
+    batch_wait_iters: ArrayLike = 0
+
+    def only(self, points: NDArray[np.intp]) -> Load:
+        """Return some of the points of a load; what one number says of all stays one number."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        many = {name: as_array(value) for name, value in values.items() if np.ndim(value)}
+        return replace(self, **{name: value[points] for name, value in many.items()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,12 +35,9 @@ class Measured:
 
     def only(self, points: NDArray[np.intp]) -> Measured:
         """Return the same deployment with some of its points."""
-        load = self.load
-        resident = None if load.resident is None else as_array(load.resident)[points]
-        lengths = (as_array(load.input_len)[points], as_array(load.output_len)[points])
         return Measured(
             self.serving,
-            Load(as_array(load.batch)[points], *lengths, resident=resident),
+            self.load.only(points),
             self.ttft_ms[points],
             self.tpot_ms[points],
             self.draft_length[points],

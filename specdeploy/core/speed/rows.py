@@ -38,6 +38,12 @@ class MeasuredRow(Record):
     isl: int = Field(ge=1, description="Prompt tokens.")
     osl: int = Field(ge=2, description="Generated tokens.")
     batch_size: int = Field(ge=1, description="Concurrent clients.")
+    equal_lengths: bool = Field(
+        default=True, description="Whether every request has these lengths; else they are means."
+    )
+    batch_wait_iters: int = Field(
+        default=0, ge=0, description="The server's batch_wait_timeout_iters."
+    )
     silicon_ttft_ms: float | None = Field(default=None, gt=0)
     silicon_tpot_ms: float = Field(gt=0)
 
@@ -94,7 +100,14 @@ def _measured(rows: list[MeasuredRow], spec: ModelSpec) -> Measured:
     resident = np.maximum(memory.max_resident, 1)
     return Measured(
         Serving.of(pair, gpu, DEFAULT),
-        Load(batch, prompt, output, resident=resident),
+        Load(
+            batch,
+            prompt,
+            output,
+            resident=resident,
+            equal_lengths=as_array([row.equal_lengths for row in rows]),
+            batch_wait_iters=as_array([row.batch_wait_iters for row in rows]),
+        ),
         ttft_ms=as_array([row.silicon_ttft_ms or np.nan for row in rows]),
         tpot_ms=as_array([row.silicon_tpot_ms for row in rows]),
         draft_length=np.zeros(len(rows)),

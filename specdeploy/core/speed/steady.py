@@ -28,9 +28,10 @@ def serve_steadily(
 
     ``R = min(batch, resident)`` requests are in the engine. In one round it makes ``S =
     (output - 1) / tokens_per_step`` steps and reads ``R`` prompts, of which one takes ``A`` alone
-    and holds up the others for ``P``: ``E = S step(R) + A + (R - 1) P``. A prompt waits for
-    ``w = (R - 1) (queue_base / R + queue_slope)`` others: its first token takes ``A + w P`` of the
-    round, and the path through client and server. The later tokens take the rest.
+    and holds up the others for ``P``: ``E = S step(R) + A + (R - 1) P``. A prompt waits for ``w =
+    queue_slope (R - 1)`` others, and where lengths are equal for up to ``queue_base`` more: its
+    first token takes ``A + w P`` of the round, and the path through client and server. The later
+    tokens take the rest.
 
     The host, one process, needs ``H = R (prompt_s + S request_s)`` a round. Where that is more
     than ``E``, a share ``backlog`` of the difference shows in the first token, the rest in the
@@ -44,12 +45,14 @@ def serve_steadily(
     steps = later / tokens_per_step
     alone, held_up = _prefill(serving, load, inside=inside, speculating=as_array(draft_length > 0))
     others = inside - 1.0
-    waited = others * held_up * (constants.queue_base / inside + constants.queue_slope)
+    together = as_array(load.equal_lengths) * np.minimum(others, constants.queue_base)
+    waited = held_up * (together + others * constants.queue_slope)
     decoding = steps * step.total + np.maximum(others * held_up - waited, 0.0)
     engine = decoding + alone + waited
     late = np.maximum(inside * (constants.prompt_s + steps * constants.request_s) - engine, 0.0)
     decoding = decoding + (1.0 - constants.backlog) * late
     first = constants.first_token_s + alone + waited + constants.backlog * late
+    first = first + _waits_for_company(load, inside, steps) * step.total
     queue = (batch - inside) / inside * (engine + late)
     return Steady(ttft=first + queue, tpot=decoding / later, step=step)
 
@@ -63,6 +66,18 @@ def step_terms(serving: Serving, load: Load, *, inside: Array, draft_length: Arr
     trips = (draft_length > 0) * (constants.round_trip_s if pair.through_bls else 0.0)
     draft = drafting(serving, inside, draft_length, context)
     return replace(terms, draft=draft, round_trip=as_array(trips))
+
+
+def _waits_for_company(load: Load, inside: Array, steps: Array) -> Array:
+    """Return the mean steps for which a server that collects prompts lets one wait.
+
+    The first one waits for ``batch_wait_iters``; those that come meanwhile, ``inside`` in
+    ``steps``, for half of that. A request alone waits for no step.
+    """
+    wait = as_array(load.batch_wait_iters)
+    meanwhile = inside * wait / np.maximum(steps, 1.0)
+    mean = wait * (1.0 + meanwhile / 2.0) / (1.0 + meanwhile)
+    return np.where(inside > 1.0, mean, 0.0)
 
 
 def _prefill(

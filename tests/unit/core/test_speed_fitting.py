@@ -19,6 +19,7 @@ from specdeploy.core.speed.measured import Errors, Measured, errors_of, joined, 
 from specdeploy.core.speed.serving import Serving
 
 SLOWER = DEFAULT.moved({"layer_s": 4.5e-5, "fp8_efficiency": 0.35, "queue_slope": 0.15})
+NOISE = (0.95, 1.0, 1.0, 1.05, 1.0, 1.1, 0.92)
 
 
 def test_a_fit_finds_the_constants_that_made_the_points() -> None:
@@ -122,6 +123,24 @@ def test_nothing_moves_where_left_out_points_are_not_met_better() -> None:
     assert found.values == {}
     assert found.after == found.before
     assert found.apply() == DEFAULT
+
+
+def test_nothing_moves_where_first_tokens_would_be_met_worse() -> None:
+    # As if the step were slower and prefill were not, which no constant can tell apart.
+    slower = measured(DEFAULT.moved({"layer_s": 6e-5}), points=20)
+    found = calibrate([replace(slower, ttft_ms=measured(DEFAULT, points=20).ttft_ms)])
+    assert found.before.ttft == pytest.approx(0, abs=1e-9)
+    assert found.values == {}
+
+
+def test_first_tokens_may_be_met_as_well_as_their_scatter_tells() -> None:
+    slower = measured(DEFAULT.moved({"layer_s": 6e-5}), points=20)
+    rough = measured(DEFAULT, points=20, noise=lambda i: NOISE[i % 7])
+    found = calibrate([replace(slower, ttft_ms=rough.ttft_ms)])
+    assert found.after.tpot < found.before.tpot / 2
+    assert found.after.ttft is not None
+    assert found.before.ttft is not None
+    assert found.before.ttft < found.after.ttft < 1.25 * found.before.ttft
 
 
 def test_as_many_points_as_a_fit_may_begin_with_are_enough() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,8 +27,9 @@ BATCHES = st.integers(1, 300)
 
 
 @EVERY_PAIR
-def test_no_draft_tokens_equal_the_baseline_to_the_last_bit(name: str) -> None:
-    found = estimate_speed(PAIRS[name], H100, LOAD, draft_length=0, tokens_per_step=3.0)
+@pytest.mark.parametrize("load", [LOAD, replace(LOAD, equal_lengths=True, batch_wait_iters=20)])
+def test_no_draft_tokens_equal_the_baseline_to_the_last_bit(name: str, load: Load) -> None:
+    found = estimate_speed(PAIRS[name], H100, load, draft_length=0, tokens_per_step=3.0)
     assert found.speculative == found.baseline
     assert found.terms == found.baseline_terms
     assert found.speedup == 1.0
@@ -69,9 +71,10 @@ def test_more_bandwidth_is_never_slower(length: int, batch: int, share: float) -
     assert fast.ttft_ms <= slow.ttft_ms
 
 
-def test_more_requests_never_make_one_of_them_faster() -> None:
+@pytest.mark.parametrize("equal", [False, True])
+def test_more_requests_never_make_one_of_them_faster(*, equal: bool) -> None:
     batch = np.arange(1, 257)
-    load = Load(batch, 1024, 512)
+    load = Load(batch, 1024, 512, equal_lengths=equal)
     grid = speed_grid(a_pair(), H100, load, draft_length=3, tokens_per_step=2.0)
     assert (np.diff(grid.tpot_ms) >= 0).all()
     assert (np.diff(grid.ttft_ms) >= 0).all()

@@ -7,6 +7,7 @@ import pytest
 from planning_models import model_named
 from pydantic import ValidationError
 
+from specdeploy.core.speed import Load
 from specdeploy.core.speed.rows import MeasuredRow, deployments, empty_cells_out
 from specdeploy.errors import ConfigError
 
@@ -87,3 +88,18 @@ def test_a_row_that_is_no_measurement_is_refused(cell: dict[str, int]) -> None:
 
 def test_blank_cells_say_nothing() -> None:
     assert empty_cells_out({"precision": " ", "isl": " 8 ", "osl": ""}) == {"isl": "8"}
+
+
+def test_how_the_client_and_the_server_queue_reaches_the_load() -> None:
+    rows = [row(), row(equal_lengths=False, batch_wait_iters=20)]
+    load = next(iter(deployments(rows, SPECS).values())).load
+    assert list(np.asarray(load.equal_lengths)) == [1, 0]
+    assert list(np.asarray(load.batch_wait_iters)) == [0, 20]
+
+
+def test_some_points_keep_what_is_said_of_them() -> None:
+    rows = [row(batch_size=4), row(batch_size=16, equal_lengths=False, batch_wait_iters=20)]
+    group = next(iter(deployments(rows, SPECS).values()))
+    load = group.only(np.array([1])).load
+    assert [load.batch, load.equal_lengths, load.batch_wait_iters] == [16, 0, 20]
+    assert Load(np.array([4, 16]), 1024, 512).only(np.array([1])) == Load(16, 1024, 512)

@@ -14,6 +14,7 @@ from specdeploy.core.speed import (
     DEFAULT,
     Load,
     draft_seconds,
+    estimate_speed,
     mtp_head,
     prefill_seconds,
     speed_grid,
@@ -252,3 +253,46 @@ def test_the_host_bounds_many_fast_requests() -> None:
     whole = late.ttft_ms[1] + 511 * late.tpot_ms[1]
     host = 256 * (1e3 * slow_host.prompt_s + 511)
     assert whole == pytest.approx(host + 1e3 * DEFAULT.first_token_s)
+
+
+def test_requests_of_equal_lengths_queue_together() -> None:
+    uneven, equal = (
+        speed_grid(
+            ServedPair(target()),
+            H100,
+            Load(np.array([1, 2, 16, 64]), 8192, 512, equal_lengths=each),
+            draft_length=0,
+            tokens_per_step=1,
+        )
+        for each in (False, True)
+    )
+    more = equal.ttft_ms - uneven.ttft_ms
+    assert more[0] == 0
+    assert more[1] > 100
+    assert more[2] == pytest.approx(DEFAULT.queue_base * more[1])
+    assert more[3] == pytest.approx(more[2])
+    # What one waits for is read anyway, so that a round takes as long.
+    assert equal.tpot_ms[2] == pytest.approx(uneven.tpot_ms[2] - more[2] / 511)
+
+
+def test_a_server_that_collects_prompts_lets_the_first_wait_longest() -> None:
+    alone, two, many = (_steps_waited(batch) for batch in (1, 2, 128))
+    assert alone == 0
+    # In a round of 2000 steps 0.02 requests come while one waits.
+    assert two == pytest.approx(20 * 1.01 / 1.02)
+    assert 10 < many < two
+
+
+def _steps_waited(batch: int) -> float:
+    at_once, collecting = (
+        estimate_speed(
+            ServedPair(target()),
+            H100,
+            Load(batch, 1024, 2001, batch_wait_iters=wait),
+            draft_length=0,
+            tokens_per_step=1,
+        ).baseline
+        for wait in (0, 20)
+    )
+    assert collecting.tpot_ms == at_once.tpot_ms
+    return (collecting.ttft_ms - at_once.ttft_ms) / at_once.step_ms

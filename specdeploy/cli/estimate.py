@@ -12,9 +12,10 @@ import click
 
 from specdeploy import wiring
 from specdeploy.cli import present
-from specdeploy.cli.options import json_option, verbosity_options
+from specdeploy.cli.options import json_option, memory_limit_option, verbosity_options
 from specdeploy.core.estimate import Estimate
 from specdeploy.core.kv_cache import KV_BITS
+from specdeploy.core.memory_records import GpuLedger, MemoryComponent, MemoryPlan
 from specdeploy.core.precision import AUTO
 from specdeploy.core.speed import DEFAULT, Constants, Speed
 from specdeploy.errors import ConfigError
@@ -70,6 +71,7 @@ ROWS: Final = (
     help="Chance that the next draft token is accepted, an acceptance.json, or preset:NAME.",
 )
 @click.option("--max-num-tokens", type=int, help="Tokens of one pass; default: 8192.")
+@memory_limit_option
 @click.option(
     "--calibration",
     type=click.Path(path_type=Path),
@@ -107,7 +109,6 @@ def command(
       specdeploy estimate --target T --draft D --gpu h200 --draft-length 4 --acceptance 0.7 --json
       specdeploy estimate --points points.jsonl > answers.jsonl
     """
-    del verbose
     given = {key: _number(key, value) for key, value in flags.items() if value is not None}
     query = check_query(given, Query())
     estimator = wiring.estimator(Path.cwd(), _constants(calibration))
@@ -118,7 +119,7 @@ def command(
     if as_json:
         present.print_json(found)
     elif not quiet:
-        _print(found)
+        _print(found, ledgers=verbose > 0)
     require_fit(plan)
 
 
@@ -159,7 +160,7 @@ def _opened(points: str) -> Iterator[IO[str]]:
         raise ConfigError(f"{points} is not UTF-8 text") from error
 
 
-def _print(found: Estimate) -> None:
+def _print(found: Estimate, *, ledgers: bool) -> None:
     memory = found.memory
     state = "fits" if found.fits else "does not fit"
     click.echo(
@@ -167,6 +168,9 @@ def _print(found: Estimate) -> None:
         f"beside the KV cache, {format_bytes(memory.request_bytes)} of it per request, "
         f"{format_bytes(max(memory.pool_bytes, 0))} for it"
     )
+    if ledgers and memory.plan is not None:
+        for line in _ledgers(memory.plan):
+            click.echo(line)
     if found.baseline is not None or found.speculative is not None:
         click.echo(
             f"\n{'':<16} {'no draft':>12} {'interval':>19} {'drafting':>12} {'interval':>19}"
@@ -191,6 +195,27 @@ def _print(found: Estimate) -> None:
         click.echo(f"{source}: {', '.join(names)}")
     for line in found.assumptions:
         click.echo(f"assumed: {line}")
+
+
+def _ledgers(plan: MemoryPlan) -> Iterator[str]:
+    """Yield the memory of each GPU line by line; GPUs that hold the same are told once."""
+    alike: dict[tuple[MemoryComponent, ...], list[GpuLedger]] = {}
+    for ledger in plan.gpus:
+        alike.setdefault(tuple(ledger.components), []).append(ledger)
+    for same in alike.values():
+        first = same[0]
+        yield f"\nGPU {', '.join(str(ledger.index) for ledger in same)}"
+        for part in first.components:
+            yield f"  {part.name:<24} {format_bytes(part.bytes):>12}  {part.formula}"
+        short = first.headroom_bytes < 0
+        for title, size in (
+            ("total", first.total_bytes),
+            ("of the card", first.capacity_bytes),
+            ("missing" if short else "headroom", abs(first.headroom_bytes)),
+        ):
+            yield f"  {title:<24} {format_bytes(size):>12}"
+    for note in plan.notes:
+        yield f"note: {note}"
 
 
 def _cells(found: Estimate, way: str, name: str) -> str:

@@ -73,6 +73,17 @@ def verbosity_options(command: Command) -> Command:
     )(command)
 
 
+def memory_limit_option(command: Command) -> Command:
+    """Add ``--memory-limit``, a share of each whole GPU."""
+    return click.option(
+        "--memory-limit",
+        type=float,
+        metavar="SHARE",
+        help="Fill at most this share of each GPU's total memory, other processes included; "
+        "default: 0.9 of what is free after loading goes to the KV cache.",
+    )(command)
+
+
 def seconds_option(
     flag: str,
     *,

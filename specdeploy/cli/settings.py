@@ -16,8 +16,10 @@ from specdeploy.workflows.deployment import ConfigRequest, load_config, resolve_
 from specdeploy.workflows.release import with_release
 
 
-def load(config: Path | None, reporter: Reporter) -> LoadedConfig:
+def load(config: Path | None, reporter: Reporter, *, writes_tuning: bool = False) -> LoadedConfig:
     """Read the file and apply the environment and this invocation's flags.
+
+    With ``writes_tuning`` a broken ``tuning.json`` in the workspace is warned of alone.
 
     Raises:
         ConfigError: a file, a variable or a flag is wrong.
@@ -29,10 +31,13 @@ def load(config: Path | None, reporter: Reporter) -> LoadedConfig:
         environment=os.environ,
         flags=meta.get(FLAGS_KEY, ()),
         tuning=meta.get(TUNING_KEY),
+        writes_tuning=writes_tuning,
     )
     loaded = load_config(request, files=wiring.config_files())
     if loaded.unused:
         reporter.note(f"not used by this release: {', '.join(loaded.unused)}")
+    if loaded.broken_tuning is not None:
+        reporter.warning(f"{loaded.broken_tuning}; it is replaced")
     return loaded
 
 

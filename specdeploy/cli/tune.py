@@ -11,6 +11,7 @@ from specdeploy.cli import present, settings
 from specdeploy.cli.options import (
     config_argument,
     json_option,
+    memory_limit_option,
     override_options,
     verbosity_options,
 )
@@ -62,6 +63,7 @@ from specdeploy.workflows.tune import TuneRequest, keep, tune_pair
     metavar="FILE",
     help="Measured tokens per second per request, by requests in flight; docs/tune.md.",
 )
+@memory_limit_option
 @json_option
 @verbosity_options
 def command(
@@ -71,6 +73,7 @@ def command(
     drafts: tuple[str, ...],
     calibration: Path | None,
     measured: Path | None,
+    memory_limit: float | None,
     as_json: bool,
     verbose: int,
     quiet: bool,
@@ -90,7 +93,7 @@ def command(
       specdeploy tune --target T --draft D --gpu h200 --acceptance 0.7 --objective cost --json
     """
     reporter = present.TerminalReporter(verbose=verbose, quiet=quiet)
-    loaded = settings.load(config, reporter)
+    loaded = settings.load(config, reporter, writes_tuning=True)
     request = TuneRequest(
         settings=loaded,
         cwd=Path.cwd(),
@@ -98,6 +101,7 @@ def command(
         drafts=drafts,
         calibration=calibration,
         measured=measured,
+        memory_limit=memory_limit,
     )
     tools = wiring.tune_tools()
     report = tune_pair(request, tools=tools)

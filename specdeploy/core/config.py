@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, get_args
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from specdeploy.core.deployment import LlmApiSettings, SamplingDefaults, ServingSettings
-from specdeploy.core.precision import AUTO
+from specdeploy.core.precision import AUTO, precision_word
 from specdeploy.core.record import Document, Record
 from specdeploy.core.repository import Method, Shape
 
@@ -61,6 +61,10 @@ NOT_USED_YET: Final = (
 )
 
 
+def _precision_of_any_spelling(value: object) -> object:
+    return precision_word(value) if isinstance(value, str) else value
+
+
 def _method_of_this_release(value: object) -> object:
     if isinstance(value, str) and value.lower().replace("-", "_") in LATER_METHODS:
         raise ValueError(f"{value} is not in this release, which has {', '.join(METHODS)}")
@@ -80,7 +84,7 @@ class ModelSection(Section):
         min_length=1,
         description="Checkpoint directory, relative to this file, or a Hub id (owner/name).",
     )
-    precision: Precision = Field(
+    precision: Annotated[Precision, BeforeValidator(_precision_of_any_spelling)] = Field(
         default=AUTO, description="As served; auto keeps the precision of the stored weights."
     )
     kv_dtype: KvDtype = Field(default=AUTO, description="Type of the KV cache.")

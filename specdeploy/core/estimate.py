@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -14,8 +14,10 @@ from pydantic import Field
 from specdeploy.core.hardware import GpuSpec
 from specdeploy.core.memory import (
     BINDINGS,
+    DEFAULT_LIMIT,
     GpuMemory,
     MemoryGrid,
+    MemoryLimit,
     MemoryPlan,
     MemoryRequest,
     memory_grid,
@@ -105,6 +107,7 @@ class Deployed:
     gpu: GpuSpec
     memory: GpuMemory
     constants: Constants = DEFAULT
+    limit: MemoryLimit = DEFAULT_LIMIT
 
     @cached_property
     def serving(self) -> Serving:
@@ -142,6 +145,7 @@ def memory_request(deployed: Deployed, load: PointLoad) -> MemoryRequest:
         pair=deployed.pair,
         gpu=deployed.memory,
         max_seq_len=load.input_len + load.output_len,
+        limit=deployed.limit,
         max_batch_size=load.batch,
         max_num_tokens=load.max_num_tokens,
         draft_length=load.draft_length,
@@ -156,9 +160,7 @@ class _Table:
         self._batch = np.array([load.batch for load in loads])
         self._output = np.array([load.output_len for load in loads])
         self._length = np.array([load.draft_length * load.drafts for load in loads])
-        plain = Deployed(
-            ServedPair(deployed.pair.target), deployed.gpu, deployed.memory, deployed.constants
-        )
+        plain = replace(deployed, pair=ServedPair(deployed.pair.target))
         self._memory = self._memory_of(deployed, [load.draft_length for load in loads])
         self._plain_memory = self._memory_of(plain, [0] * len(loads))
         tokens = [load.tokens or ONE_TOKEN for load in loads]
@@ -224,7 +226,7 @@ class _Table:
     def _memory_of(self, deployed: Deployed, lengths: Sequence[int]) -> MemoryGrid:
         loads = self._loads
         return memory_grid(
-            MemoryRequest(pair=deployed.pair, gpu=deployed.memory, max_seq_len=1),
+            MemoryRequest(deployed.pair, deployed.memory, max_seq_len=1, limit=deployed.limit),
             batch=self._batch,
             draft_length=np.array(lengths),
             max_num_tokens=np.array([load.max_num_tokens for load in loads]),

@@ -77,14 +77,20 @@ _STORED_UNITS: Final[dict[str, MatmulUnit]] = {
 }
 
 
+def precision_word(name: str) -> str:
+    """Return the name in ``PRECISIONS`` of any spelling; an unknown one as it is."""
+    word = name.lower().replace("-", "_")
+    word = _SPELLINGS.get(word, word)
+    return word if word in (*PRECISIONS, AUTO) else name
+
+
 def find_precision(name: str) -> Precision:
     """Return the format called ``name``.
 
     Raises:
         ConfigError: there is no such format.
     """
-    word = name.lower().replace("-", "_")
-    word = _SPELLINGS.get(word, word)
+    word = precision_word(name)
     if word not in PRECISIONS:
         raise ConfigError(f"precision {name!r} is not one of {', '.join(PRECISIONS)}")
     return PRECISIONS[word]

@@ -28,7 +28,10 @@ _DRAFTING: Final[frozenset[Method]] = frozenset({"draft_target"})
 
 
 class LoadedConfig(Record):
-    """A validated configuration, and where each of its values came from."""
+    """A validated configuration, and where each of its values came from.
+
+    ``broken_tuning`` is what is wrong with a ``tuning.json`` that was passed over.
+    """
 
     config: Config
     file: str | None = None
@@ -36,6 +39,7 @@ class LoadedConfig(Record):
     home: str = ""
     sources: dict[str, Source] = {}
     tuning: TuningFile | None = None
+    broken_tuning: str | None = None
 
     def source(self, key: str) -> Source:
         """Return who gave a setting."""

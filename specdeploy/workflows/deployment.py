@@ -48,6 +48,7 @@ class ConfigRequest:
         environment: Variables; those named ``SPECDEPLOY_...`` are settings.
         flags: (flag, dotted key, text), in the order given.
         tuning: A ``tuning.json``; None takes the workspace's when it is there.
+        writes_tuning: The workspace's is about to be replaced: broken, it is passed over.
     """
 
     cwd: Path
@@ -55,6 +56,7 @@ class ConfigRequest:
     environment: Mapping[str, str] = field(default_factory=dict)
     flags: Sequence[tuple[str, str, str]] = ()
     tuning: Path | None = None
+    writes_tuning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +84,15 @@ def load_config(request: ConfigRequest, *, files: ConfigFiles) -> LoadedConfig:
     sources = {key: value.source for key, value in given.items() if key not in sections()}
     beside = Source(kind="default", base=file.directory if file else cwd)
     workspace = _absolute(config.workspace, sources.get("workspace", beside), home)
+    tuning, broken = _read_tuning(request, workspace, files)
     return LoadedConfig(
         config=config,
         file=file.name if file else None,
         workspace=str(workspace),
         home=home,
         sources=sources,
-        tuning=_read_tuning(request, workspace, files),
+        tuning=tuning,
+        broken_tuning=broken,
     )
 
 
@@ -157,14 +161,21 @@ def _read_file(
     )
 
 
-def _read_tuning(request: ConfigRequest, workspace: Path, files: ConfigFiles) -> TuningFile | None:
+def _read_tuning(
+    request: ConfigRequest, workspace: Path, files: ConfigFiles
+) -> tuple[TuningFile | None, str | None]:
+    """Return the tuning file, or what is wrong with one that is about to be replaced."""
     if request.tuning is not None:
-        return files.read_tuning(request.cwd / request.tuning)
+        return files.read_tuning(request.cwd / request.tuning), None
     kept = workspace / TUNING_NAME
     try:
-        return files.read_tuning(kept) if kept.exists() else None
+        return files.read_tuning(kept) if kept.exists() else None, None
     except OSError as error:
         raise ConfigError(f"cannot look into workspace {workspace}: {error.strerror}") from error
+    except ConfigError as error:
+        if not request.writes_tuning:
+            raise
+        return None, str(error)
 
 
 def _locate(loaded: LoadedConfig, role: str, written: str, hub: HubResolver) -> Path:

@@ -28,7 +28,7 @@ from specdeploy.core.estimate import (
     memory_request,
 )
 from specdeploy.core.hardware import find_gpu
-from specdeploy.core.memory import GpuMemory, MemoryPlan, plan_memory
+from specdeploy.core.memory import GpuMemory, MemoryLimit, MemoryPlan, plan_memory
 from specdeploy.core.models import ModelSpec
 from specdeploy.core.nearest import did_you_mean
 from specdeploy.core.repository import Shape
@@ -89,6 +89,7 @@ class Query:
     tokens_per_step: float | None = None
     acceptance: float | str | None = None
     max_num_tokens: int | None = None
+    memory_limit: float | None = None
 
 
 KEYS: Final = tuple(each.name for each in fields(Query))
@@ -103,7 +104,7 @@ _WHOLE: Final = frozenset(
 )
 _SERVED: Final = (
     *("target", "draft", "gpu", "tp", "draft_tp", "precision", "draft_precision"),
-    *("kv_dtype", "method", "shape", "source"),
+    *("kv_dtype", "method", "shape", "source", "memory_limit"),
 )
 
 
@@ -267,7 +268,8 @@ class Estimator:
             source=self._source(query),
             tables=self.tools.kernels,
         )
-        return Deployed(timed.pair, gpu, GpuMemory.of(gpu), self.constants), timed.told
+        limit = MemoryLimit.given(query.memory_limit)
+        return Deployed(timed.pair, gpu, GpuMemory.of(gpu), self.constants, limit), timed.told
 
     def _source(self, query: Query) -> StepSource:
         """Return where step times come from; a calibration was fitted with the roofline."""
@@ -353,7 +355,7 @@ def _check(key: str, value: object) -> None:
         least = _LEAST.get(key, 1)
         if type(value) is not int or not least <= value <= _LARGEST:
             raise ConfigError(f"{key} is {value!r:.40}, but must be a whole number from {least} on")
-    elif key in {"acceptance", "tokens_per_step"}:
+    elif key in {"acceptance", "tokens_per_step", "memory_limit"}:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number and not (key == "acceptance" and isinstance(value, str)):
             raise ConfigError(f"{key} is {value!r:.40}, but must be a number")

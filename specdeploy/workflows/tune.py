@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from specdeploy.core.memory import MemoryLimit
 from specdeploy.core.models import ModelSpec
 from specdeploy.core.release_profile import DraftLenSchedule
 from specdeploy.core.releases import decide_version, find_release
@@ -61,6 +62,7 @@ class TuneRequest:
         drafts: More draft checkpoints to compare.
         calibration: Constants fitted to the user's own measurements.
         measured: Speeds of the pair at some loads; they win over predictions there.
+        memory_limit: Share of each whole GPU that may be filled, if not the default limit.
     """
 
     settings: LoadedConfig
@@ -69,6 +71,7 @@ class TuneRequest:
     drafts: tuple[str, ...] = ()
     calibration: Path | None = None
     measured: Path | None = None
+    memory_limit: float | None = None
 
 
 def tune_pair(request: TuneRequest, *, tools: TuneTools) -> TuningReport:
@@ -99,6 +102,7 @@ def tune_pair(request: TuneRequest, *, tools: TuneTools) -> TuningReport:
         shape=shape_of(loaded.config),
         fixed=fixed_of(loaded),
         constants=_constants(request, tools),
+        limit=MemoryLimit.given(request.memory_limit),
         allow_lossy=loaded.config.allow_lossy,
     )
     report = _with_enough_gpus(question, _said(request, acceptances, gpus, tools), gpus)

@@ -92,3 +92,16 @@ def test_a_wrong_word_exits_2_and_is_named(folder: Path, words: tuple[str, ...],
     assert (run.returncode, run.stdout) == (2, "")
     assert said in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_more_words_show_the_memory_of_each_gpu_line_by_line(folder: Path) -> None:
+    words = (*ONE, "--tp", "2", "--draft-tp", "1", "--memory-limit", "0.8")
+    run = estimate(folder, *words, "-v")
+    assert run.returncode == 0
+    for word in ("GPU 0\n", "GPU 1\n", "target weights", "target KV pool", "0.8 of total memory"):
+        assert word in run.stdout
+    assert "GPU 0\n" not in estimate(folder, *words).stdout
+    assert "GPU 0, 1\n" in estimate(folder, *ONE, "--tp", "2", "-v").stdout
+    short = estimate(folder, *ONE, "--memory-limit", "0.1", "-v")
+    assert short.returncode == 4
+    assert "missing" in short.stdout

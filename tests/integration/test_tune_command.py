@@ -169,3 +169,14 @@ def test_quiet_says_nothing_and_still_writes(folder: Path) -> None:
     run = tune(folder, "--acceptance", "0.7", "-q")
     assert (run.status, run.out, run.err) == (0, "", "")
     assert (folder / ".specdeploy" / "tuning.json").exists()
+
+
+def test_a_broken_tuning_file_of_the_workspace_is_replaced_and_told(folder: Path) -> None:
+    (folder / ".specdeploy").mkdir()
+    (folder / ".specdeploy" / "tuning.json").write_text("{broken")
+    run = tune(folder, "--acceptance", "0.7", "--memory-limit", "0.8", "--precision", "int4-awq")
+    assert run.returncode == 0, run.stderr
+    assert "tuning.json is not JSON" in run.stderr
+    assert "it is replaced" in run.stderr
+    kept = json.loads((folder / ".specdeploy" / "tuning.json").read_text())
+    assert kept["memory"]["limit"] == "0.8 of total memory"

@@ -6,6 +6,7 @@
 from specdeploy.core.memory.grid import MemoryGrid, memory_grid
 from specdeploy.core.memory.plan import plan_memory
 from specdeploy.core.memory.request import (
+    DEFAULT_LIMIT,
     GpuMemory,
     KvFractions,
     LoraAdapters,
@@ -17,6 +18,7 @@ from specdeploy.core.memory_records import BINDINGS, MemoryPlan
 
 __all__ = [
     "BINDINGS",
+    "DEFAULT_LIMIT",
     "NO_WORKSPACE",
     "GpuMemory",
     "KvFractions",

@@ -94,8 +94,16 @@ class MemoryLimit:
         """Return a share of the whole card."""
         return cls("total", share)
 
+    @classmethod
+    def given(cls, share: float | None) -> MemoryLimit:
+        """Return a share of the whole card; nothing given is the default."""
+        return DEFAULT_LIMIT if share is None else cls.of_total(share)
+
     def __str__(self) -> str:
         return f"{self.share:g} of {'free' if self.of == 'free' else 'total'} memory"
+
+
+DEFAULT_LIMIT: Final = MemoryLimit.of_free(0.9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +141,7 @@ class MemoryRequest:
     pair: ServedPair
     gpu: GpuMemory | Sequence[GpuMemory]
     max_seq_len: int
-    limit: MemoryLimit = MemoryLimit("free", 0.9)
+    limit: MemoryLimit = DEFAULT_LIMIT
     max_batch_size: int = 8
     max_num_tokens: int = 8192
     draft_length: int = 0

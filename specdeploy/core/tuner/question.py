@@ -9,7 +9,7 @@ from typing import Final
 from specdeploy.core.acceptance import MixedCurve
 from specdeploy.core.config import Objective
 from specdeploy.core.hardware import GpuSpec
-from specdeploy.core.memory import GpuMemory, MemoryLimit
+from specdeploy.core.memory import DEFAULT_LIMIT, GpuMemory, MemoryLimit
 from specdeploy.core.models import ModelSpec
 from specdeploy.core.precision import AUTO
 from specdeploy.core.repository import Method, Shape
@@ -21,7 +21,6 @@ BATCH_SIZES: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 NUM_TOKENS: Final = (1024, 2048, 4096, 8192, 16384)
 DRAFT_SHARES: Final = (0.0, 0.05, 0.1, 0.2, 0.4)
 TENSOR_PARALLEL: Final = (1, 2, 4, 8)
-DEFAULT_LIMIT: Final = MemoryLimit.of_free(0.9)
 
 
 @dataclass(frozen=True, slots=True)

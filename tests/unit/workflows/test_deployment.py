@@ -337,3 +337,19 @@ def test_a_shape_is_used_by_the_reference_runtime_only(folder: Path) -> None:
 def test_settings_that_nothing_acts_on_yet_are_named(folder: Path) -> None:
     loaded = load(folder, "target: {path: t, gpus: [0]}\ndraft: {path: d}\nobjective: cost\n")
     assert loaded.unused == ["target.gpus"]
+
+
+@pytest.mark.parametrize(
+    ("spelt", "read"),
+    [("int4-awq", "int4_awq"), ("int8", "int8_wo"), ("W4A8_AWQ", "w4a8"), ("bfloat16", "bf16")],
+)
+def test_a_precision_may_be_spelt_as_the_tools_spell_it(
+    tmp_path: Path, spelt: str, read: str
+) -> None:
+    loaded = load(tmp_path, f"target: {{path: t, precision: {spelt}}}\n")
+    assert loaded.config.target.precision == read
+
+
+def test_an_unknown_precision_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"target\.precision.*fp7.*nvfp4"):
+        load(tmp_path, "target: {path: t, precision: fp7}\n")

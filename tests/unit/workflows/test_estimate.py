@@ -201,3 +201,23 @@ def test_a_draft_may_be_served_otherwise_than_its_target(estimator: Estimator) -
     )
     assert both["memory"]["fixed_bytes"] < apart["memory"]["fixed_bytes"]
     assert both["baseline"] == apart["baseline"]
+
+
+def test_a_share_of_total_memory_bounds_all_that_is_on_the_card(estimator: Estimator) -> None:
+    free, half, most = answers(
+        estimator, {"batch": 2}, {"batch": 2, "memory_limit": 0.7}, {"memory_limit": 1}
+    )
+    total = 143771 * 1024**2
+    for answer, share in ((half, 0.7), (most, 1)):
+        memory = answer["memory"]
+        assert memory["fixed_bytes"] + memory["pool_bytes"] <= share * total
+    assert half["max_resident"] < free["max_resident"] < most["max_resident"]
+    _, plan = estimator.estimate(check_query({"batch": 2, "memory_limit": 0.7}, PAIR))
+    assert plan.limit == "0.7 of total memory"
+    assert plan.max_resident == half["max_resident"]
+
+
+@pytest.mark.parametrize("share", [0, -0.5, 1.5, float("nan"), "0.5", True])
+def test_a_memory_limit_that_is_no_share_is_refused(estimator: Estimator, share: object) -> None:
+    (answer,) = answers(estimator, {"memory_limit": share})
+    assert "memory" in answer["error"]

@@ -306,3 +306,12 @@ def test_a_workspace_that_cannot_be_written_is_named(folder: Path) -> None:
     with pytest.raises(ConfigError, match="cannot write"):
         keep(report, {}, folder / "w", LocalTuningFiles())
     assert [file.name for file in (folder / "w").iterdir()] == ["tuning.json"]
+
+
+def test_a_share_of_total_memory_is_what_the_plan_keeps_to(folder: Path) -> None:
+    report = tuned(folder, ONE, acceptance=("0.7",), memory_limit=0.7)
+    assert report.memory.limit == "0.7 of total memory"
+    with pytest.raises(InfeasiblePlanError):
+        tuned(folder, ONE, acceptance=("0.7",), memory_limit=0.3)
+    with pytest.raises(ConfigError, match="is not above 0 and at most 1"):
+        tuned(folder, ONE, memory_limit=1.5)

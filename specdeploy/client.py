@@ -50,6 +50,9 @@ __all__ = [
 
 DEFAULT_TIMEOUT_S = 60.0
 
+# A year: gRPC's clock overflows somewhere beyond, and a call then ends at once.
+_LONGEST_TIMEOUT_S = 365 * 86400.0
+
 
 @final
 class GenerationStream(Iterator[Chunk]):
@@ -133,7 +136,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """End the connection; generations in progress are cancelled."""
+        """End the connection; generations in progress, and later calls, get a `ServerError`."""
         self._connection.close()
 
     def health(self) -> ServerHealth:
@@ -244,7 +247,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """End the connection; generations in progress are cancelled."""
+        """End the connection; see `Client.close`."""
         await self._connection.close()
 
     async def health(self) -> ServerHealth:
@@ -297,7 +300,7 @@ def _checked_timeout(timeout_s: float | None) -> float:
     # None is for callers without a type checker: to gRPC it means for ever.
     if timeout_s is None or not 0 < timeout_s < math.inf:
         raise ConfigError(f"timeout_s is {timeout_s}, and every call needs a limit in seconds")
-    return timeout_s
+    return min(timeout_s, _LONGEST_TIMEOUT_S)
 
 
 def _read_chunks(

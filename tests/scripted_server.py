@@ -70,8 +70,11 @@ class Script(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mis
         index.models.add(name=self.model, state="READY")
         return index
 
-    def ModelConfig(self, request: object, context: object) -> object:  # noqa: N802
-        del request, context
+    def ModelConfig(  # noqa: N802
+        self, request: service_pb2.ModelConfigRequest, context: grpc.ServicerContext
+    ) -> object:
+        if request.name != self.model:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"'{request.name}' is not found")
         config = model_config_pb2.ModelConfig(name=self.model)
         for name, kind in self.inputs.items():
             config.input.add(name=name, data_type=f"TYPE_{kind}")
@@ -112,6 +115,16 @@ def response(
 def failure(message: str) -> Response:
     """Return a response that is an error of the model."""
     return Response(error_message=message)
+
+
+def until_cancelled(script: Script) -> Step:
+    """Return a step that lasts until a client cancels a stream of ``script``."""
+
+    def wait(context: object) -> None:
+        del context
+        assert script.cancelled.wait(10), "never cancelled"
+
+    return wait
 
 
 def _add(answer: Response, name: str, datatype: str, value: TensorValue) -> None:

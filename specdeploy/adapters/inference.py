@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from specdeploy.core.generation import GenerationOptions
@@ -17,6 +17,7 @@ from specdeploy.core.serving import ModelStatus, ServerHealth
 from specdeploy.core.tensor_bytes import TensorValue, decode_tensor, encode_tensor
 from specdeploy.core.wire import (
     ModelInterface,
+    Tensor,
     UnsupportedOptionError,
     read_counts,
     read_text,
@@ -49,19 +50,20 @@ class TritonConnection:
         from tritonclient.grpc import service_pb2_grpc  # noqa: PLC0415
 
         self._url = url
+        self._closed = False
         self._channel = grpc.insecure_channel(_checked(url), options=_channel_options(url))
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     def close(self) -> None:
         """End the connection; calls in progress are cancelled."""
+        self._closed = True
         self._channel.close()
 
     def health(self, timeout_s: float) -> ServerHealth:
         """Return what the server says about itself and its models."""
-        import grpc  # noqa: PLC0415
         from tritonclient.grpc import service_pb2  # noqa: PLC0415
 
-        try:
+        with self._explained(timeout_s):
             ready = self._stub.ServerReady(service_pb2.ServerReadyRequest(), timeout=timeout_s)
             about = self._stub.ServerMetadata(
                 service_pb2.ServerMetadataRequest(), timeout=timeout_s
@@ -69,8 +71,6 @@ class TritonConnection:
             index = self._stub.RepositoryIndex(
                 service_pb2.RepositoryIndexRequest(), timeout=timeout_s
             )
-        except grpc.RpcError as error:
-            raise _as_server_error(error, self._url, timeout_s) from error
         return _read_health(ready, about, index)
 
     def interface(self, model: str, timeout_s: float) -> ModelInterface:
@@ -79,14 +79,11 @@ class TritonConnection:
         Raises:
             ServerError: the server has no such model, or does not answer.
         """
-        import grpc  # noqa: PLC0415
         from tritonclient.grpc import service_pb2  # noqa: PLC0415
 
         request = service_pb2.ModelConfigRequest(name=model)
-        try:
+        with self._explained(timeout_s):
             answer = self._stub.ModelConfig(request, timeout=timeout_s)
-        except grpc.RpcError as error:
-            raise _as_server_error(error, self._url, timeout_s) from error
         return _read_interface(answer)
 
     def stream(self, request: service_pb2.ModelInferRequest, timeout_s: float) -> Replies:
@@ -96,20 +93,31 @@ class TritonConnection:
             ServerError: the model answered an error, the connection broke, or the deadline
                 passed before the end of the stream.
         """
+        with self._explained(timeout_s):
+            call = self._stub.ModelStreamInfer(iter([request]), timeout=timeout_s)
+            ending = False
+            try:
+                for response in call:
+                    ending = _is_last(response)
+                    yield _read_reply(response)
+            finally:
+                if ending:
+                    _await_end(call)
+                call.cancel()
+
+    @contextlib.contextmanager
+    def _explained(self, timeout_s: float) -> Iterator[None]:
         import grpc  # noqa: PLC0415
 
-        call = self._stub.ModelStreamInfer(iter([request]), timeout=timeout_s)
-        ending = False
         try:
-            for response in call:
-                ending = _is_last(response)
-                yield _read_reply(response)
-        except grpc.RpcError as error:
+            yield
+        except (grpc.RpcError, ValueError) as error:
+            # A channel that is closed already raises a ValueError.
+            if self._closed:
+                raise _closed_error(self._url) from error
+            if not isinstance(error, grpc.RpcError):
+                raise
             raise _as_server_error(error, self._url, timeout_s) from error
-        finally:
-            if ending:
-                _await_end(call)
-            call.cancel()
 
 
 @final
@@ -121,20 +129,21 @@ class AsyncTritonConnection:
         from tritonclient.grpc import service_pb2_grpc  # noqa: PLC0415
 
         self._url = url
+        self._closed = False
         self._channel = grpc.aio.insecure_channel(_checked(url), options=_channel_options(url))
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     async def close(self) -> None:
         """End the connection; calls in progress are cancelled."""
+        self._closed = True
         await self._channel.close()
 
     async def health(self, timeout_s: float) -> ServerHealth:
         """Return what the server says about itself and its models."""
-        import grpc  # noqa: PLC0415
         from tritonclient.grpc import service_pb2  # noqa: PLC0415
 
         stub = self._stub
-        try:
+        with self._explained(timeout_s):
             ready = await stub.ServerReady(service_pb2.ServerReadyRequest(), timeout=timeout_s)
             about = await stub.ServerMetadata(
                 service_pb2.ServerMetadataRequest(), timeout=timeout_s
@@ -142,40 +151,51 @@ class AsyncTritonConnection:
             index = await stub.RepositoryIndex(
                 service_pb2.RepositoryIndexRequest(), timeout=timeout_s
             )
-        except grpc.RpcError as error:
-            raise _as_server_error(error, self._url, timeout_s) from error
         return _read_health(ready, about, index)
 
     async def interface(self, model: str, timeout_s: float) -> ModelInterface:
         """Return the tensors of a model; errors as in `TritonConnection.interface`."""
-        import grpc  # noqa: PLC0415
         from tritonclient.grpc import service_pb2  # noqa: PLC0415
 
         request = service_pb2.ModelConfigRequest(name=model)
-        try:
+        with self._explained(timeout_s):
             answer = await self._stub.ModelConfig(request, timeout=timeout_s)
-        except grpc.RpcError as error:
-            raise _as_server_error(error, self._url, timeout_s) from error
         return _read_interface(answer)
 
     async def stream(
         self, request: service_pb2.ModelInferRequest, timeout_s: float
     ) -> AsyncReplies:
         """Yield the replies to one request; errors as in `TritonConnection.stream`."""
+        with self._explained(timeout_s):
+            call = self._stub.ModelStreamInfer(iter([request]), timeout=timeout_s)
+            ending = False
+            try:
+                async for response in call:
+                    ending = _is_last(response)
+                    yield _read_reply(response)
+            finally:
+                if ending:
+                    await _await_end_async(call)
+                call.cancel()
+
+    @contextlib.contextmanager
+    def _explained(self, timeout_s: float) -> Iterator[None]:
         import grpc  # noqa: PLC0415
 
-        call = self._stub.ModelStreamInfer(iter([request]), timeout=timeout_s)
-        ending = False
         try:
-            async for response in call:
-                ending = _is_last(response)
-                yield _read_reply(response)
-        except grpc.RpcError as error:
+            yield
+        except (grpc.RpcError, grpc.aio.UsageError, asyncio.CancelledError) as error:
+            # To a reader, a closed channel looks as if its own task was cancelled.
+            if self._closed and not _is_task_cancelled():
+                raise _closed_error(self._url) from error
+            if not isinstance(error, grpc.RpcError):
+                raise
             raise _as_server_error(error, self._url, timeout_s) from error
-        finally:
-            if ending:
-                await _await_end_async(call)
-            call.cancel()
+
+
+def _is_task_cancelled() -> bool:
+    # Python 3.10 does not count.
+    return bool(getattr(asyncio.current_task(), "cancelling", int)())
 
 
 def _is_last(response: service_pb2.ModelStreamInferResponse) -> bool:
@@ -212,14 +232,23 @@ def build_request(
         for tensor in request_tensors(interface, prompt, options):
             entry = request.inputs.add(name=tensor.name, datatype=tensor.datatype)
             entry.shape.extend(tensor.shape)
-            request.raw_input_contents.append(encode_tensor(tensor.datatype, tensor.values))
+            request.raw_input_contents.append(_encoded(tensor))
     except UnsupportedOptionError as error:
         raise ConfigError(str(error), hint="leave the option out, or name another model") from error
-    except ValueError as error:
-        raise ConfigError(f"cannot send this request: {error}") from error
+    except UnicodeError as error:
+        raise ConfigError(f"cannot send this request: {error}", hint="send valid text") from error
     for name in requested_outputs(interface):
         request.outputs.add(name=name)
     return request
+
+
+def _encoded(tensor: Tensor) -> bytes:
+    try:
+        return encode_tensor(tensor.datatype, tensor.values)
+    except ValueError as error:
+        raise ConfigError(
+            f"cannot send {tensor.name}: {error}", hint="use a value that fits the model's input"
+        ) from error
 
 
 def _checked(url: str) -> str:
@@ -281,7 +310,8 @@ def _wire_type(config_type: str) -> str:
 def _read_reply(response: service_pb2.ModelStreamInferResponse) -> Reply:
     if response.error_message:
         raise ServerError(
-            f"the server answered: {response.error_message}", hint="its log has the details"
+            f"the server answered: {response.error_message}",
+            hint="change the request if it is about that; the server's log may say more",
         )
     inference = response.infer_response
     outputs = _read_outputs(inference)
@@ -301,6 +331,10 @@ def _read_outputs(inference: service_pb2.ModelInferResponse) -> dict[str, list[T
         raise ServerError(f"the server's answer cannot be read: {error}") from error
 
 
+def _closed_error(url: str) -> ServerError:
+    return ServerError(f"the connection to {url} was closed on this side", hint="make a new client")
+
+
 def _as_server_error(error: grpc.RpcError, url: str, timeout_s: float) -> ServerError:
     import grpc  # noqa: PLC0415
 
@@ -315,4 +349,8 @@ def _as_server_error(error: grpc.RpcError, url: str, timeout_s: float) -> Server
             f"{url} did not finish its answer within {timeout_s:g} s",
             hint="give it more time with a larger timeout, or look at the server's log",
         )
-    return ServerError(f"{url}: {details} ({code.name})")
+    if code is grpc.StatusCode.NOT_FOUND:
+        return ServerError(
+            f"{url}: {details}", hint="leave the model out to have the one that takes text found"
+        )
+    return ServerError(f"{url}: {details} ({code.name})", hint="the server's log may say more")

@@ -99,12 +99,13 @@ def _options(given: dict[str, object]) -> GenerationOptions:
 
 def _prompt(given: str) -> str:
     try:
-        if given == "-":
-            return sys.stdin.buffer.read().decode()
-        given.encode()
+        text = sys.stdin.buffer.read().decode() if given == "-" else given
+        text.encode()
     except UnicodeError as error:
         raise ConfigError(f"the prompt is not UTF-8: {error}") from error
-    return given
+    if not text:
+        raise ConfigError("the prompt is empty", hint="give some text to continue")
+    return text
 
 
 def _address(workspace: Path | None, reporter: Reporter) -> str:

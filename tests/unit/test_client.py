@@ -10,10 +10,10 @@ import pytest
 from scripted_server import (
     LLMAPI_INPUTS,
     Script,
-    Step,
     failure,
     response,
     scripted_server,
+    until_cancelled,
 )
 
 from specdeploy.adapters.ports import choose_ports
@@ -58,14 +58,6 @@ def ask(request: pytest.FixtureRequest) -> Generate:
 @pytest.fixture
 def free_port() -> int:
     return choose_ports(Ports()).grpc
-
-
-def until_cancelled(script: Script) -> Step:
-    def wait(context: object) -> None:
-        del context
-        assert script.cancelled.wait(10), "never cancelled"
-
-    return wait
 
 
 def sent_values(script: Script) -> dict[str, bytes]:
@@ -200,6 +192,26 @@ def test_an_option_that_the_model_cannot_take_is_refused(ask: Generate) -> None:
 def test_a_number_that_the_input_cannot_hold_is_refused(ask: Generate) -> None:
     with pytest.raises(ConfigError, match="does not fit INT32"):
         ask(Script(), GenerationOptions(max_tokens=2**31))
+
+
+def test_a_number_that_does_not_fit_is_told_with_its_input(ask: Generate) -> None:
+    with pytest.raises(ConfigError, match="cannot send max_tokens") as caught:
+        ask(Script(), GenerationOptions(max_tokens=2**31))
+    assert caught.value.hint
+
+
+def test_a_model_that_is_not_served_is_told_with_what_to_do() -> None:
+    with (
+        scripted_server(Script()) as url,
+        Client(url, model="nosuch") as client,
+        pytest.raises(ServerError, match="'nosuch' is not found") as caught,
+    ):
+        client.generate("prompt")
+    assert "leave the model out" in str(caught.value.hint)
+
+
+def test_a_time_limit_beyond_grpcs_clock_is_no_instant_end(ask: Generate) -> None:
+    assert ask(Script([response("all", final=True)]), timeout_s=1e300).text == "all"
 
 
 def test_a_server_without_a_model_that_takes_text_is_refused(ask: Generate) -> None:

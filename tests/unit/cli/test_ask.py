@@ -108,6 +108,15 @@ def test_a_dash_reads_the_prompt_from_standard_input(
     assert request.raw_input_contents[0][4:] == "naïve\n".encode()
 
 
+@pytest.mark.parametrize("prompt", ["", "-"])
+def test_an_empty_prompt_is_a_usage_error(
+    prompt: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert run(["ask", prompt, "--url", "127.0.0.1:1"]) == 2
+    assert "the prompt is empty" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("prompt", ["a\udcff", "-"])
 def test_a_prompt_that_is_not_utf_8_is_a_usage_error(
     prompt: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

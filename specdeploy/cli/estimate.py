@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import click
 
@@ -141,23 +141,23 @@ def _constants(calibration: Path | None) -> Constants:
 
 def _answer_lines(estimator: Estimator, points: str, default: Query) -> None:
     wrong = 0
-    with _opened(points) as stream:
-        for answer in estimator.lines(stream, default):
-            wrong += "error" in answer
-            click.echo(json.dumps(answer, ensure_ascii=False))
+    for answer in estimator.lines(_lines_of(points), default):
+        wrong += "error" in answer
+        click.echo(json.dumps(answer))
     if wrong:
         raise ConfigError(f"{wrong} lines could not be answered", hint="each says why, in place")
 
 
-@contextmanager
-def _opened(points: str) -> Iterator[IO[str]]:
+def _lines_of(points: str) -> Iterator[str]:
+    """Yield the lines of a file or of stdin; bytes that are no UTF-8 become lone surrogates."""
+    name = "standard input" if points == "-" else points
+    if points == "-" and sys.stdin is None:
+        raise ConfigError(f"cannot read {name}: it is closed")
     try:
-        with click.open_file(points, encoding="utf-8") as stream:
-            yield stream
+        with click.open_file(points, encoding="utf-8-sig", errors="surrogateescape") as stream:
+            yield from stream
     except OSError as error:
-        raise ConfigError(f"cannot read {points}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{points} is not UTF-8 text") from error
+        raise ConfigError(f"cannot read {name}: {error.strerror}") from error
 
 
 def _print(found: Estimate, *, ledgers: bool) -> None:

@@ -98,6 +98,7 @@ CHOICES: Final = {
     "shape": get_args(Shape),
     "source": get_args(StepSource),
 }
+_UNSAID: Final = {each.name: each.default for each in fields(Query)}
 _LEAST: Final = {"output_len": 2, "draft_length": 0}
 _WHOLE: Final = frozenset(
     {"tp", "draft_tp", "batch", "input_len", "output_len", "draft_length", "max_num_tokens"}
@@ -327,7 +328,7 @@ def require_fit(plan: MemoryPlan) -> None:
 
 
 def check_query(values: Mapping[str, object], default: Query) -> Query:
-    """Return a query with the given values.
+    """Return a query with the given values; None stands for a key that nobody gives.
 
     Raises:
         ConfigError: a key that there is not, or a value that is none of its kind.
@@ -337,12 +338,16 @@ def check_query(values: Mapping[str, object], default: Query) -> Query:
             raise ConfigError(f"there is no key {key!r:.40}{did_you_mean(key, KEYS)}")
         if value is not None:
             _check(key, value)
-    return replace(default, **values)  # type: ignore[arg-type] # checked above
+    given = {key: _UNSAID[key] if value is None else value for key, value in values.items()}
+    return replace(default, **given)  # type: ignore[arg-type] # checked above
 
 
 def _query(line: str, default: Query) -> Query:
     try:
-        values = json.loads(line)
+        line.encode()
+        values = json.loads(line, object_pairs_hook=_once_each)
+    except UnicodeEncodeError:
+        raise ConfigError("not UTF-8 text") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"not JSON: {error}") from None
     if not isinstance(values, dict):
@@ -350,11 +355,20 @@ def _query(line: str, default: Query) -> Query:
     return check_query(values, default)
 
 
+def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ConfigError("a key is there twice")
+    return values
+
+
 def _check(key: str, value: object) -> None:
     if key in _WHOLE:
         least = _LEAST.get(key, 1)
         if type(value) is not int or not least <= value <= _LARGEST:
-            raise ConfigError(f"{key} is {value!r:.40}, but must be a whole number from {least} on")
+            raise ConfigError(
+                f"{key} is {value!r:.40}, but must be a whole number from {least} to {_LARGEST:,}"
+            )
     elif key in {"acceptance", "tokens_per_step", "memory_limit"}:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number and not (key == "acceptance" and isinstance(value, str)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -105,3 +106,33 @@ def test_more_words_show_the_memory_of_each_gpu_line_by_line(folder: Path) -> No
     short = estimate(folder, *ONE, "--memory-limit", "0.1", "-v")
     assert short.returncode == 4
     assert "missing" in short.stdout
+
+
+def test_a_line_of_other_bytes_spoils_no_other(folder: Path) -> None:
+    (folder / "points.jsonl").write_bytes(
+        b'\xef\xbb\xbf{"batch": 1}\n\xff\n{"target": "\\ud800"}\n'
+    )
+    run = estimate(folder, *ONE, "--points", "points.jsonl")
+    assert run.returncode == 2
+    good, other, lone = map(json.loads, run.stdout.splitlines())
+    assert good["fits"]
+    assert other == {"error": "not UTF-8 text", "line": 2}
+    assert lone["line"] == 3
+
+
+def test_a_stdin_that_is_closed_and_a_full_disk_are_told_apart(folder: Path) -> None:
+    (folder / "one.jsonl").write_text('{"batch": 1}\n' * 2000)
+    for words, said in (
+        ("--points - <&-", "cannot read standard input: it is closed"),
+        ("--points one.jsonl >/dev/full", "cannot write to standard output"),
+    ):
+        command = shlex.join([sys.executable, "-m", "specdeploy", "estimate", *ONE])
+        run = subprocess.run(
+            ["/bin/sh", "-c", f"{command} {words}"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 2
+        assert said in run.stderr

@@ -82,9 +82,9 @@ def test_a_model_is_read_once_for_all_lines(
         ("{", "not JSON"),
         ("[1]", "a point is a JSON object"),
         ({"bach": 1}, "there is no key 'bach'; did you mean 'batch'?"),
-        ({"batch": 0}, "batch is 0, but must be a whole number from 1 on"),
+        ({"batch": 0}, "batch is 0, but must be a whole number from 1 to 16,777,216"),
         ({"batch": True}, "batch is True, but must be a whole number"),
-        ({"output_len": 1}, "output_len is 1, but must be a whole number from 2 on"),
+        ({"output_len": 1}, "output_len is 1, but must be a whole number from 2 to 16,777,216"),
         ({"tokens_per_step": "x"}, "tokens_per_step is 'x', but must be a number"),
         ({"acceptance": True}, "acceptance is True, but must be a number"),
         ({"acceptance": 1.5}, "acceptance 1.5 is not between 0 and 1"),
@@ -95,6 +95,8 @@ def test_a_model_is_read_once_for_all_lines(
         ({"precision": "fp7"}, "precision 'fp7' is not one of"),
         ({"kv_dtype": "fp7"}, "KV type 'fp7' is not one of"),
         ({"tp": 3}, "cannot be spread over tp 3"),
+        ('{"batch": 1, "batch": 2}', "a key is there twice"),
+        ('{"batch": "\udcff"}', "not UTF-8 text"),
         ({"method": "eagle3", "draft": None}, "method eagle3 needs a draft"),
     ],
 )
@@ -221,3 +223,10 @@ def test_a_share_of_total_memory_bounds_all_that_is_on_the_card(estimator: Estim
 def test_a_memory_limit_that_is_no_share_is_refused(estimator: Estimator, share: object) -> None:
     (answer,) = answers(estimator, {"memory_limit": share})
     assert "memory" in answer["error"]
+
+
+@pytest.mark.parametrize("key", ["batch", "tp", "precision", "kv_dtype", "source", "output_len"])
+def test_null_in_a_line_stands_for_a_key_that_nobody_gives(estimator: Estimator, key: str) -> None:
+    empty = Query(target="t", gpu="h200")
+    null, nothing = answers(estimator, {key: None}, {}, default=empty)
+    assert null == nothing

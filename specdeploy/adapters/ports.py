@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from specdeploy.core.serving import LOOPBACK, Ports
-from specdeploy.errors import ServerError
+from specdeploy.errors import ConfigError, ServerError
 
 _LISTENING: Final = "0A"
 
@@ -20,15 +20,29 @@ def choose_ports(wanted: Ports) -> Ports:
     again.
 
     Raises:
+        ConfigError: one port was asked for twice.
         ServerError: ports that were asked for are in use; all of them are named, with the
             owner's pid where it can be seen.
     """
+    _refuse_twice(wanted)
     with contextlib.ExitStack() as held:
         busy = {name: port for name, port in wanted.chosen.items() if not _hold(held, port)}
         if busy:
             raise _busy_error(busy)
         free = {name: _hold(held, 0) for name, port in dict(wanted).items() if not port}
         return wanted.evolve(**free)
+
+
+def _refuse_twice(wanted: Ports) -> None:
+    options: dict[int, list[str]] = {}
+    for name, port in wanted.chosen.items():
+        options.setdefault(port, []).append(f"--{name}-port")
+    for port, names in options.items():
+        if len(names) > 1:
+            raise ConfigError(
+                f"{' and '.join(names)} are both {port}",
+                hint="give each its own, or leave one out to get a free port",
+            )
 
 
 def _hold(held: contextlib.ExitStack, port: int) -> int:

@@ -60,11 +60,16 @@ class LocalServerRecords:
             return ServerRecord.model_validate_json(self._path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValidationError) as error:
-            raise ArtifactError(
-                f"{self._path} cannot be read: {error}",
-                hint="end that tritonserver by hand and remove the file",
-            ) from error
+        except OSError as error:
+            raise self._unreadable(str(error.strerror)) from error
+        except ValidationError as error:
+            raise self._unreadable(error.errors()[0]["msg"]) from error
+
+    def _unreadable(self, why: str) -> ArtifactError:
+        return ArtifactError(
+            f"{self._path} cannot be read: {why}",
+            hint="end that tritonserver by hand and remove the file",
+        )
 
     def write(self, record: ServerRecord) -> None:
         """Replace the record in one step.

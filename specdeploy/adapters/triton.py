@@ -116,7 +116,7 @@ class TritonLauncher:
         Raises:
             MissingToolError: there is no tritonserver, or none for this Python.
             ServerError: a port that was asked for is in use.
-            ConfigError: the backend folder cannot be written.
+            ConfigError: one port was asked for twice, or the backend folder cannot be written.
         """
         install = find_tritonserver(self._environment)
         backends = prepare_backends(install, Path(spec.state_directory))

@@ -48,8 +48,9 @@ def test_writing_leaves_nothing_but_the_record(tmp_path: Path) -> None:
 def test_a_record_that_cannot_be_read_is_an_artifact_error(tmp_path: Path, content: str) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run/server.json").write_text(content)
-    with pytest.raises(ArtifactError, match=r"server\.json cannot be read"):
+    with pytest.raises(ArtifactError, match=r"server\.json cannot be read: \S") as caught:
         LocalServerRecords(tmp_path).read()
+    assert "\n" not in str(caught.value)
 
 
 def test_a_second_start_in_the_same_workspace_is_refused_with_the_address(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, final
 
+from specdeploy.adapters.durable import explained
 from specdeploy.adapters.procfs import ProcessFacts, processes_with, read_process
 from specdeploy.core.serving import ServerRecord
 from specdeploy.errors import MissingToolError, ServerError
@@ -134,7 +136,24 @@ def _signal(pid: int, number: signal.Signals) -> None:
         return
 
 
+def plain_path(path: str, *, alias: str) -> str:
+    """Return ``path``, or a link to it when a shell would not take it as one word.
+
+    Triton's Python backend starts its stubs through a shell and quotes nothing. A link is
+    named ``alias`` and lies with the shared memory, so that it goes when that is removed.
+
+    Raises:
+        ConfigError: the link cannot be made.
+    """
+    if shlex.quote(path) == path:
+        return path
+    link = SHARED_MEMORY / alias
+    with explained(link):
+        link.symlink_to(path)
+    return str(link)
+
+
 def remove_shared_memory(prefix: str) -> None:
-    """Remove the shared-memory files that a killed server left behind."""
+    """Remove the shared-memory files and links that a server left behind."""
     for path in SHARED_MEMORY.glob(f"{prefix}*"):
         path.unlink(missing_ok=True)

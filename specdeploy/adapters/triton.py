@@ -13,6 +13,7 @@ from specdeploy.adapters.procfs import read_arguments, read_process
 from specdeploy.adapters.server_process import (
     IDENTITY_NAME,
     ServerProcesses,
+    plain_path,
     process_start_time,
     remove_shared_memory,
     start_process,
@@ -33,6 +34,7 @@ from specdeploy.core.serving import (
     shared_memory_prefix,
     triton_arguments,
 )
+from specdeploy.failure import undone_on_failure
 
 # tritonserver counts its exit timeout twice (requests in flight, unloading models) and looks
 # once a second.
@@ -116,28 +118,19 @@ class TritonLauncher:
         Raises:
             MissingToolError: there is no tritonserver, or none for this Python.
             ServerError: a port that was asked for is in use.
-            ConfigError: one port was asked for twice, or the backend folder cannot be written.
+            ConfigError: one port was asked for twice, or a folder cannot be written.
         """
         install = find_tritonserver(self._environment)
         backends = prepare_backends(install, Path(spec.state_directory))
         ports = choose_ports(spec.ports)
         identity = f"specdeploy-{secrets.token_hex(6)}"
-        arguments = triton_arguments(
-            ServerArguments(
-                identity=identity,
-                repository=spec.repository,
-                backends=str(backends) if backends else None,
-                ports=ports,
-                stop_timeout_s=spec.stop_timeout_s,
-                extra=spec.arguments,
+        with undone_on_failure(lambda: remove_shared_memory(shared_memory_prefix(identity))):
+            child = start_process(
+                [str(install.executable), *_arguments(spec, identity, ports, backends)],
+                environment=self._environment_of(spec, install, identity),
+                log=log,
+                outlives_us=spec.outlives_us,
             )
-        )
-        child = start_process(
-            [str(install.executable), *arguments],
-            environment=self._environment_of(spec, install, identity),
-            log=log,
-            outlives_us=spec.outlives_us,
-        )
         return TritonServer(spec, _record(spec, ports, identity, log, child.pid), child)
 
     def _environment_of(
@@ -161,6 +154,20 @@ class TritonLauncher:
         running = self.is_running(record)
         _stop(record, patience_s=patience_s, hurry=lambda: not running)
         return running
+
+
+def _arguments(spec: LaunchSpec, identity: str, ports: Ports, backends: Path | None) -> list[str]:
+    prefix = shared_memory_prefix(identity)
+    return triton_arguments(
+        ServerArguments(
+            identity=identity,
+            repository=plain_path(spec.repository, alias=f"{prefix}repository"),
+            backends=plain_path(str(backends), alias=f"{prefix}backends") if backends else None,
+            ports=ports,
+            stop_timeout_s=spec.stop_timeout_s,
+            extra=spec.arguments,
+        )
+    )
 
 
 def _stop(record: ServerRecord, *, patience_s: float, hurry: Callable[[], bool]) -> bool:

@@ -209,7 +209,8 @@ def test_stop_ends_a_foreground_serve_in_order(place: Place) -> None:
 def test_two_servers_run_side_by_side(
     place: Place, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    other = Place(tmp_path_factory.mktemp("other"))
+    # Triton's Python backend hands paths to a shell, unquoted.
+    other = Place(tmp_path_factory.mktemp("it's the öther place"))
     echo_repository(other.workspace / "repository")
     with place.serving() as (_, first):
         started = other.run("serve", ".specdeploy", "--detach", "--json")

@@ -16,6 +16,7 @@ from specdeploy.adapters.server_process import (
     SHARED_MEMORY,
     ServerProcesses,
     identity_variable,
+    plain_path,
     process_start_time,
     remove_shared_memory,
     start_process,
@@ -203,3 +204,20 @@ def test_only_shared_memory_of_the_server_is_removed() -> None:
     remove_shared_memory(f"{mine.name}-")
     assert list(mine.parent.glob(f"{mine.name}*")) == []
     other.unlink()
+
+
+@pytest.mark.parametrize("name", ["with space", "wörk", "a;b", "$(c)"])
+def test_a_path_that_is_no_word_of_a_shell_gets_a_link_that_goes_with_the_memory(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    prefix = f"specdeploy-test-{os.getpid()}-"
+    link = Path(plain_path(str(tmp_path / name), alias=f"{prefix}repository"))
+    assert (link.name, link.resolve()) == (f"{prefix}repository", tmp_path / name)
+    remove_shared_memory(prefix)
+    assert not link.is_symlink()
+    assert (tmp_path / name).is_dir()
+
+
+def test_a_path_that_is_a_word_of_a_shell_stays_as_it_is() -> None:
+    assert plain_path("/srv/pair_1/repository", alias="unused") == "/srv/pair_1/repository"

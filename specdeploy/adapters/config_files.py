@@ -23,6 +23,7 @@ _MAX_KEYS: Final = 1_000
 _MAX_DEPTH: Final = 20
 _NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 _TAG: Final = "tag:yaml.org,2002:"
+_TUNE_AGAIN: Final = "`specdeploy tune` writes it anew"
 _KINDS: Final = frozenset({"null", "bool", "int", "float", "str", "seq", "map"})
 
 
@@ -76,9 +77,10 @@ class LocalConfigFiles:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             key = ".".join(str(part) for part in first["loc"])
-            raise ConfigError(f"{path}: {key}: {first['msg']}") from None
+            place = f"{path}: {key}" if key else path
+            raise ConfigError(f"{place}: {first['msg']}", hint=_TUNE_AGAIN) from None
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{path} is not JSON: {error}") from None
+            raise ConfigError(f"{path} is not JSON: {error}", hint=_TUNE_AGAIN) from None
         return TuningFile(
             path=str(path),
             choice=tuning.choice,

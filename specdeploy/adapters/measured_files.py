@@ -47,13 +47,17 @@ class LocalMeasuredFiles:
             raise ConfigError(f"{path}:{reader.line_num}: {error}") from None
 
     def write_calibration(self, path: Path, calibration: Calibration) -> None:
-        """Write a calibration whole or not at all.
+        """Write a calibration whole or not at all; a link is followed.
 
         Raises:
-            ConfigError: it cannot be written.
+            ConfigError: it cannot be written, or a directory or a device is there.
         """
-        fresh = staging_sibling(path)
         with explained(path):
+            path = Path(os.path.realpath(path))
+            # A rename would put a file in the place of a device.
+            if path.exists() and not path.is_file():
+                raise ConfigError(f"cannot write {path}: it is there and no file")
+            fresh = staging_sibling(path)
             try:
                 with fresh.open("x", encoding="utf-8") as stream:
                     stream.write(calibration.model_dump_json(indent=2) + "\n")

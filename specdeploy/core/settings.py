@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,7 @@ from specdeploy.core.record import Record
 from specdeploy.errors import ConfigError
 
 ENVIRONMENT_PREFIX: Final = "SPECDEPLOY_"
+_WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 
 
 class Source(Record):
@@ -165,8 +167,14 @@ def parse_text(key: str, text: str) -> object:
     try:
         value: object = TypeAdapter(annotation).validate_strings(text)
     except ValidationError:
-        return text
+        return _out_of_range(annotation, text)
     return value
+
+
+def _out_of_range(annotation: object, text: str) -> int | str:
+    """Return a whole number as one where its range alone refuses it, so that this is told."""
+    ranged = any(get_args(part)[:1] == (int,) for part in get_args(annotation))
+    return int(text) if ranged and _WHOLE.fullmatch(text) else text
 
 
 def _key_of_variable(name: str) -> str:

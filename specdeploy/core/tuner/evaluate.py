@@ -36,6 +36,7 @@ REASONS: Final = (
 )
 _WEIGHTS, _BUFFERS, _REQUEST, _SPLIT, _STEP, _POSITIONS, _TTFT, _TPOT, _E2E, _RATE = range(1, 11)
 MEMORY_REASONS: Final = REASONS[_WEIGHTS : _SPLIT + 1]
+TOO_LONG: Final = REASONS[_POSITIONS]
 _NO_LIMIT: Final = 2**31
 _OF_BINDING: Final = {"weights": _WEIGHTS, "buffers": _BUFFERS, "request": _REQUEST}
 

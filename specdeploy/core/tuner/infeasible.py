@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from specdeploy.core.memory import plan_memory
-from specdeploy.core.tuner.evaluate import MEMORY_REASONS, REASONS, memory_request
+from specdeploy.core.tuner.evaluate import MEMORY_REASONS, REASONS, TOO_LONG, memory_request
 from specdeploy.core.tuner.question import Axes, Fixed, Question
 from specdeploy.core.tuner.search import Found, search
 from specdeploy.core.tuner.space import variants
@@ -14,6 +14,7 @@ from specdeploy.core.tuner.workload import Limits
 from specdeploy.errors import InfeasiblePlanError
 
 _SHOWN: Final = 3
+_SHORTER: Final = "lower workload.input_len, workload.output_len or --max-seq-len"
 
 
 def nothing_fits(question: Question, axes: Axes, found: Found) -> InfeasiblePlanError:
@@ -37,6 +38,8 @@ def _too_few_gpus(question: Question) -> InfeasiblePlanError:
 def _too_slow(question: Question, axes: Axes, lost: list[str]) -> InfeasiblePlanError:
     """Memory would do: search again without limits, and tell what can be reached."""
     binding = next(reason for reason in reversed(lost) if reason not in MEMORY_REASONS)
+    if binding == TOO_LONG:
+        return InfeasiblePlanError(f"nothing fits: {binding}", hint=_SHORTER)
     load = replace(question.workload, limits=Limits(), request_rate=None)
     free = search(replace(question, workload=load), axes).best
     if free is None:

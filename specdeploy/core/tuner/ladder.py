@@ -206,13 +206,14 @@ def sensitivity(
     middle, low, high = now
     inside = (grid >= low - 0.5 / _STEPS) & (grid <= high + 0.5 / _STEPS)
     kept = milliseconds[ladder.lengths.index(chosen)]
-    lost = np.where(inside & np.isfinite(kept), kept / milliseconds.min(axis=0) - 1, 0.0)
+    counted = inside & np.isfinite(kept)
+    lost = kept[counted] / milliseconds.min(axis=0)[counted] - 1
     start = int(np.abs(grid - middle).argmin())
     flips = [
         *_flips(ladder.lengths, milliseconds[:, start::-1], grid[start::-1], "under"),
         *_flips(ladder.lengths, milliseconds[:, start:], grid[start:], "over"),
     ]
-    return Sensitivity(category, middle, low, high, tuple(flips), float(lost.max()))
+    return Sensitivity(category, middle, low, high, tuple(flips), float(lost.max(initial=0.0)))
 
 
 def _flips(

@@ -183,6 +183,13 @@ def tuning_refusal(path: Path) -> str:
     return str(caught.value)
 
 
+def test_a_tuning_file_that_is_no_mapping_is_refused_with_what_writes_one(tmp_path: Path) -> None:
+    path = write_tuning(tmp_path, "[]")
+    with pytest.raises(ConfigError, match=r"tuning\.json: Input should be") as caught:
+        LocalConfigFiles().read_tuning(path)
+    assert caught.value.hint == "`specdeploy tune` writes it anew"
+
+
 def test_a_tuning_file_is_read_past_what_it_says_to_people(tmp_path: Path) -> None:
     content = {"schema_version": 1, "verdict": "speculate", "choice": {"draft_length": 6, "x": 1}}
     read_file = LocalConfigFiles().read_tuning(write_tuning(tmp_path, content))

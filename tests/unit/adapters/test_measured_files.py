@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,19 @@ def test_a_calibration_reads_back_and_replaces_an_older_one(tmp_path: Path) -> N
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot write"):
         LocalMeasuredFiles().write_calibration(tmp_path / "no" / "c.json", calibration(4))
+
+
+@pytest.mark.parametrize("name", ["pipe", "folder", "."])
+def test_what_is_no_file_is_not_replaced_by_a_calibration(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigError, match="it is there and no file"):
+        LocalMeasuredFiles().write_calibration(tmp_path / name, calibration(4))
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_link_to_a_calibration_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "link.json").symlink_to("real.json")
+    LocalMeasuredFiles().write_calibration(tmp_path / "link.json", calibration(4))
+    assert (tmp_path / "link.json").is_symlink()
+    assert (tmp_path / "real.json").is_file()

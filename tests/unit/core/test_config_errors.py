@@ -137,3 +137,18 @@ def test_a_long_value_is_cut_short(tmp_path: Path) -> None:
 def test_an_infinite_temperature_is_refused(tmp_path: Path) -> None:
     message = refusal(tmp_path, "target: {path: t}\nsampling: {temperature: .inf}\n")
     assert "a finite number" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("999", "draft_length is 999, but must be at most 256 or 'auto'"),
+        ("-1", "draft_length is -1, but must be at least 0 or 'auto'"),
+        ("4.5", "draft_length is \"4.5\", but must be a whole number or 'auto'"),
+    ],
+)
+def test_a_variable_out_of_range_is_refused_with_the_range(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    told = refusal(tmp_path, "target: {path: t}\n", SPECDEPLOY_DRAFT_LENGTH=text)
+    assert complaint in told

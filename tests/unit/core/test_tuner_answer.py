@@ -139,6 +139,11 @@ def test_a_choice_at_the_edge_of_its_acceptance_has_a_regret() -> None:
     assert all(found.regret < 0.5 for found in unsure.sensitivity)
 
 
+def test_a_load_far_beyond_memory_has_no_regret_that_is_not_a_number() -> None:
+    report = told(a_question(mixed_draft(), load={"concurrency": 10**9}))
+    assert all(0 <= found.regret < 1 for found in report.sensitivity)
+
+
 def test_the_crossover_lies_between_a_load_that_pays_and_one_that_does_not() -> None:
     fixed = Fixed(target_tp=8, draft_tp=1, max_num_tokens=8192)
     question = a_question(a_draft(0.6), gpu_count=8, fixed=fixed)
@@ -265,7 +270,7 @@ def test_prompt_lookup_has_no_draft_model() -> None:
         (
             a_question(load={"input_len": 150_000}),
             "longer than a model's positions",
-            "GPUs",
+            "workload.input_len",
         ),
         (
             a_question(fixed=Fixed(max_batch_size=512, max_num_tokens=256)),

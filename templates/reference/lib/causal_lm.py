@@ -16,6 +16,7 @@ computes the same with less Python per step and is meant for drafts.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, Protocol
@@ -102,7 +103,7 @@ def load_model(
     Raises:
         ModelError: the directory cannot be loaded this way.
     """
-    path = Path(directory)
+    path = file_path(directory)
     if dtype not in DTYPES:
         raise ModelError(f"precision {dtype!r} is not one of {', '.join(DTYPES)}")
     from transformers_lm import TransformersModel  # noqa: PLC0415 - slow, and it imports this
@@ -113,6 +114,15 @@ def load_model(
     if dtype != "fp32":
         model.read_in_plain_passes()
     return model
+
+
+def file_path(name: str | Path) -> Path:
+    """Return the path that a configuration names, for use with the file system.
+
+    Triton's Python stub ignores the locale and takes file names for ASCII, so that other
+    characters must be handed to it as the bytes they are.
+    """
+    return Path(os.fsdecode(str(name).encode("utf-8", "surrogateescape")))
 
 
 def common_prefix(left: Sequence[int], right: Sequence[int], limit: int) -> int:

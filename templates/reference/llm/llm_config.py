@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-from causal_lm import Dtype
+from causal_lm import Dtype, file_path
 
 _DTYPES: Final[Mapping[str, Dtype]] = {
     "float32": "fp32",
@@ -103,7 +102,7 @@ def read_arguments(arguments: Mapping[str, Any]) -> EngineConfig:
 def resolve_dtype(directory: str, dtype: str) -> Dtype:
     """Return the precision to compute in; ``auto`` reads config.json (float32 if unsaid)."""
     if dtype == "auto":
-        text = Path(directory, "config.json").read_text(encoding="utf-8-sig")
+        text = (file_path(directory) / "config.json").read_text(encoding="utf-8-sig")
         config = json.loads(text)
         dtype = str(config.get("dtype") or config.get("torch_dtype") or "float32")
     if dtype not in _DTYPES:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import final
 
+from causal_lm import file_path
 from tokenizers import Tokenizer
 
 
@@ -14,10 +14,10 @@ class TextCodec:
     """A tokenizer. Special tokens are added as the tokenizer says, and have no text."""
 
     def __init__(self, directory: str) -> None:
-        file = Path(directory, "tokenizer.json")
+        file = file_path(directory) / "tokenizer.json"
         if not file.is_file():
-            raise ValueError(f"{file} is missing; only fast tokenizers are served")
-        self._tokenizer = Tokenizer.from_file(str(file))
+            raise ValueError(f"{directory} has no tokenizer.json; only fast tokenizers are served")
+        self._tokenizer = Tokenizer.from_buffer(file.read_bytes())
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
 

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import causal_lm
 import pytest
+import text_codec
 import torch
 from causal_lm import CausalModel, Dtype, ModelError, load_model
 from reference_pairs import VOCAB_SIZE, random_llama, write_model
@@ -205,3 +210,34 @@ def test_python_of_the_checkpoint_is_not_run(tmp_path: Path) -> None:
 def test_an_unknown_precision_is_refused_by_name(pair: Path) -> None:
     with pytest.raises(ModelError, match="int4"):
         load_model(pair / "target", dtype="int4")  # type: ignore[arg-type] # on purpose
+
+
+# As Triton's Python stub runs it: file names are ASCII, whatever the locale.
+LOAD_IN_ASCII = """
+import sys
+sys.path[:0] = {modules}
+from causal_lm import load_model
+from llm_config import resolve_dtype
+from text_codec import TextCodec
+assert sys.getfilesystemencoding() == "ascii"
+load_model({directory}, dtype=resolve_dtype({directory}, "auto"))
+print(TextCodec({directory}).encode("def"))
+"""
+
+
+def test_a_checkpoint_is_found_by_any_name_where_file_names_are_ascii(tmp_path: Path) -> None:
+    tiny = Path(__file__).parents[3] / "examples/tiny-pair/draft"
+    directory = tmp_path / "wörk 世界"
+    directory.symlink_to(tiny)
+    modules = [str(Path(causal_lm.__file__).parent), str(Path(text_codec.__file__).parent)]
+    code = LOAD_IN_ASCII.format(modules=ascii(modules), directory=ascii(str(directory)))
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    loaded = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **ascii_only},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert loaded.returncode == 0, loaded.stderr
+    assert json.loads(loaded.stdout) == text_codec.TextCodec(str(directory)).encode("def")

@@ -17,7 +17,7 @@ from specdeploy.core.acceptance import (
     mixed_bounds,
     mixed_table,
 )
-from specdeploy.core.compat import CHECKED_METHODS
+from specdeploy.core.compat import CHECKED_METHODS, Member, doubts_of
 from specdeploy.core.config import CategoryMix
 from specdeploy.core.estimate import (
     Deployed,
@@ -27,7 +27,7 @@ from specdeploy.core.estimate import (
     estimate_loads,
     memory_request,
 )
-from specdeploy.core.hardware import find_gpu
+from specdeploy.core.hardware import GpuSpec, find_gpu
 from specdeploy.core.memory import GpuMemory, MemoryLimit, MemoryPlan, plan_memory
 from specdeploy.core.models import ModelSpec
 from specdeploy.core.nearest import did_you_mean
@@ -270,7 +270,18 @@ class Estimator:
             tables=self.tools.kernels,
         )
         limit = MemoryLimit.given(query.memory_limit)
-        return Deployed(timed.pair, gpu, GpuMemory.of(gpu), self.constants, limit), timed.told
+        told = (*timed.told, *self._doubts(query, gpu, drafts=pair.draft is not None))
+        return Deployed(timed.pair, gpu, GpuMemory.of(gpu), self.constants, limit), told
+
+    def _doubts(self, query: Query, gpu: GpuSpec, *, drafts: bool) -> Iterator[str]:
+        target = self._member(query.target or "", query.precision)
+        served = query.draft_precision or query.precision
+        draft = self._member(query.draft, served) if drafts and query.draft else None
+        for doubt in doubts_of(target, draft, gpu):
+            yield f"it is served although {doubt}"
+
+    def _member(self, reference: str, precision: str) -> Member:
+        return Member(path=reference, model=self._model(reference), precision=precision)
 
     def _source(self, query: Query) -> StepSource:
         """Return where step times come from; a calibration was fitted with the roofline."""

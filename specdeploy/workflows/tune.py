@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from specdeploy.core.compat import Member, doubts_of
 from specdeploy.core.memory import MemoryLimit
 from specdeploy.core.models import ModelSpec
 from specdeploy.core.release_profile import DraftLenSchedule
@@ -105,7 +107,9 @@ def tune_pair(request: TuneRequest, *, tools: TuneTools) -> TuningReport:
         limit=MemoryLimit.given(request.memory_limit),
         allow_lossy=loaded.config.allow_lossy,
     )
-    report = _with_enough_gpus(question, _said(request, acceptances, gpus, tools), gpus)
+    said = _said(request, acceptances, gpus, tools)
+    said = replace(said, warnings=(*said.warnings, *_doubts(question)))
+    report = _with_enough_gpus(question, said, gpus)
     left = list(settings_to_write(report.choice, loaded, {"target": target, **drafts}))
     if not left:
         return report
@@ -163,6 +167,18 @@ def _with_enough_gpus(question: Question, said: Said, gpus: Gpus) -> TuningRepor
         except InfeasiblePlanError as error:
             refused = error
     raise refused or ConfigError(f"tp {least} is above {TENSOR_PARALLEL[-1]}")
+
+
+def _doubts(question: Question) -> Iterator[str]:
+    """Yield each thing once that a check of the pairs would refuse or warn of."""
+    target = Member(path="", model=question.target, precision=question.precision)
+    drafts: list[Member | None] = [
+        Member(path=each.name, model=each.spec, precision=each.precision)
+        for each in question.candidates
+        if each.spec is not None
+    ]
+    told = (doubts_of(target, draft, question.gpu) for draft in (drafts or [None]))
+    yield from dict.fromkeys(chain.from_iterable(told))
 
 
 def _said(request: TuneRequest, acceptances: Acceptances, gpus: Gpus, tools: TuneTools) -> Said:

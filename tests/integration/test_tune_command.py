@@ -175,8 +175,8 @@ def test_a_broken_tuning_file_of_the_workspace_is_replaced_and_told(folder: Path
     (folder / ".specdeploy").mkdir()
     (folder / ".specdeploy" / "tuning.json").write_text("{broken")
     run = tune(folder, "--acceptance", "0.7", "--memory-limit", "0.8", "--precision", "int4-awq")
-    assert run.returncode == 0, run.stderr
-    assert "tuning.json is not JSON" in run.stderr
-    assert "it is replaced" in run.stderr
+    assert run.status == 0, run.err
+    assert "tuning.json is not JSON" in run.err
+    assert "it is replaced" in run.err
     kept = json.loads((folder / ".specdeploy" / "tuning.json").read_text())
     assert kept["memory"]["limit"] == "0.8 of total memory"

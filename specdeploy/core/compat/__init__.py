@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from specdeploy.core.compat.codes import CODES, findings_table
+from specdeploy.core.compat.doubts import doubts_of
 from specdeploy.core.compat.heads import check_heads
 from specdeploy.core.compat.lengths import check_lengths, usable_length
 from specdeploy.core.compat.models import check_models
@@ -35,6 +36,7 @@ __all__ = [
     "Side",
     "check_pair",
     "compare_tokenizers",
+    "doubts_of",
     "findings_table",
     "usable_length",
     "usable_tp",

@@ -230,3 +230,12 @@ def test_null_in_a_line_stands_for_a_key_that_nobody_gives(estimator: Estimator,
     empty = Query(target="t", gpu="h200")
     null, nothing = answers(estimator, {key: None}, {}, default=empty)
     assert null == nothing
+
+
+def test_a_gpu_without_the_precision_is_predicted_and_told(estimator: Estimator) -> None:
+    query = {"gpu": "a100", "tp": 8, "draft": None, "precision": "fp8"}
+    (answer,) = answers(estimator, query)
+    assert answer["fits"]
+    assert any("needs SM 8.9" in told for told in answer["assumptions"])
+    (pair,) = answers(estimator, {"draft": "m", "method": "draft_target", "tp": 8})
+    assert any("different tokenizers" in told for told in pair["assumptions"])

@@ -315,3 +315,10 @@ def test_a_share_of_total_memory_is_what_the_plan_keeps_to(folder: Path) -> None
         tuned(folder, ONE, acceptance=("0.7",), memory_limit=0.3)
     with pytest.raises(ConfigError, match="is not above 0 and at most 1"):
         tuned(folder, ONE, memory_limit=1.5)
+
+
+def test_a_gpu_without_the_precision_is_warned_of_once(folder: Path) -> None:
+    text = ONE.replace("h200", "a100-80gb-sxm")
+    for flags in ((), [("--method", "method", "ngram")]):
+        warnings = tuned(folder, text, flags=list(flags)).warnings
+        assert sum("the target in fp8 needs SM 8.9" in told for told in warnings) == 1

@@ -143,9 +143,18 @@ def read_acceptances(
     A word without a name is about the first candidate.
 
     Raises:
-        ConfigError: no such candidate, file or preset, or a number that is no share.
+        ConfigError: no such candidate, file or preset, a number that is no share, or two for one.
     """
-    return Acceptances(dict(_named(word, names, cwd, files) for word in words))
+    profiles: dict[str, AcceptanceProfile] = {}
+    for word in words:
+        name, profile = _named(word, names, cwd, files)
+        if name in profiles:
+            raise ConfigError(
+                f"--acceptance {word}: that of {name} is given already",
+                hint=f"write NAME=... for another way to draft: {', '.join(names)}",
+            )
+        profiles[name] = profile
+    return Acceptances(profiles)
 
 
 def _named(

@@ -174,6 +174,11 @@ def test_an_acceptance_of_nobody_is_refused_with_the_names(folder: Path) -> None
     assert caught.value.hint == "there are d, ngram"
 
 
+def test_two_acceptances_of_one_way_to_draft_are_refused(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="that of d is given already"):
+        tuned(folder, ONE, acceptance=("0.7", "d=0.8"))
+
+
 def test_a_measured_profile_is_read_and_mixed(folder: Path) -> None:
     profile = AcceptanceProfile(
         categories={"code": CategoryAcceptance(per_position=[0.9], prompts=40)}

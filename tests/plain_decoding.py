@@ -11,6 +11,11 @@ import torch
 from transformers import AutoModelForCausalLM
 
 
+def in_turn(prompt: int, draft_length: int) -> bool:
+    """Tell whether a short run asks this prompt at this draft length: every third of both."""
+    return prompt % 3 == draft_length % 3
+
+
 @dataclass(frozen=True)
 class Plain:
     """A greedy answer, and how far ahead of the second best each token was.

@@ -40,6 +40,8 @@ def main(folder: Path, points: int) -> None:
         if _in_child(partial(_build, setup)) != 0:
             broken.append(f"the build after a kill at {moment} failed")
         broken += [f"after the next build: {line}" for line in _broken(setup.workspace)]
+        if not (setup.workspace / "repository").exists():
+            broken.append(f"after a kill at {moment} the next build made no link")
     sys.stdout.write(json.dumps({"events": total, "killed": killed, "broken": broken}))
 
 
@@ -99,8 +101,9 @@ def _broken(workspace: Path) -> list[str]:
     except ArtifactError:
         return []  # nothing has a final name yet
     link = workspace / "repository"
-    dangling = [f"{link} leads nowhere"] if link.is_symlink() and not link.exists() else []
-    return dangling + [f"{c.path}: {c.differences}" for c in report.artifacts if c.differences]
+    # A link that is not there yet is taken for nothing; one that leads nowhere is.
+    found = [c for c in report.artifacts if c.path != str(link) or link.is_symlink()]
+    return [f"{c.path}: {c.differences}" for c in found if c.differences]
 
 
 if __name__ == "__main__":

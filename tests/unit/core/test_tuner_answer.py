@@ -253,6 +253,11 @@ def test_prompt_lookup_has_no_draft_model() -> None:
             r"2|GPUs|tp",
         ),
         (
+            a_question(memory=GpuMemory(GIB)),
+            r"nothing fits on 1 x h200-sxm: .*weights",
+            "take more or larger GPUs",
+        ),
+        (
             a_question(load={"slo": {"tpot_ms": 0.5}}),
             "nothing fits: time per output token is above its limit",
             "the best without limits takes",
@@ -278,7 +283,7 @@ def test_prompt_lookup_has_no_draft_model() -> None:
             "auto",
         ),
     ],
-    ids=["memory", "tpot", "rate", "gpus", "positions", "sizes"],
+    ids=["memory", "tiny", "tpot", "rate", "gpus", "positions", "sizes"],
 )
 def test_nothing_feasible_names_what_binds_and_what_would_fit(
     question: Question, said: str, hint: str
